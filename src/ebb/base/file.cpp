@@ -1,0 +1,346 @@
+#include "ebb/base/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "ebb/base/error.hpp"
+#include "ebb/base/file_faults.hpp"
+
+namespace ebb {
+namespace {
+
+using file_faults::Call;
+using file_faults::meet;
+using file_faults::Outcome;
+
+const char* advice(int error) {
+  switch (error) {
+    case ENOENT:
+      return "check the name and that its folder exists";
+    case ENOTDIR:
+      return "a part of the path is a file, not a folder; check the path";
+    case EACCES:
+    case EPERM:
+      return "check the permissions of the file and its folder";
+    case EEXIST:
+      return "remove it or choose another name";
+    case EISDIR:
+      return "name a file, not a folder";
+    case ENOSPC:
+    case EDQUOT:
+      return "free some space there or choose another folder";
+    case EROFS:
+      return "choose a folder that can be written to";
+    case EIO:
+      return "the disk or the connection to it failed; check it and try again";
+    case EMFILE:
+    case ENFILE:
+      return "too many files are open; close some or raise ulimit -n";
+    case EFBIG:
+      return "the file system or ulimit -f does not allow a file this large";
+    case ENAMETOOLONG:
+      return "choose a shorter name";
+    default:
+      return "check the path and try again";
+  }
+}
+
+[[noreturn]] void fail(std::string_view operation, const std::string& path, int error,
+                       const std::string& detail = {}) {
+  throw FileError(fmt::format("cannot {} \"{}\"{}: {}; {}", operation, path, detail,
+                              std::strerror(error), advice(error)));
+}
+
+template <class F>
+auto restarted(F call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+// A fault, or the system call itself.
+template <class F>
+auto met(Call call, F f) -> decltype(f()) {
+  return meet(call) == Outcome::failed ? -1 : restarted(f);
+}
+
+// Moves at most `bytes`; a fault may shorten that.
+template <class F>
+ssize_t moved(Call call, std::size_t bytes, F f) {
+  const Outcome outcome = meet(call);
+  if (outcome == Outcome::failed) return -1;
+  if (outcome == Outcome::shorten) bytes = std::max<std::size_t>(1, bytes / 2);
+  return restarted([&] { return f(bytes); });
+}
+
+off_t checked_offset(const char* operation, const std::string& path, std::uint64_t offset,
+                     std::uint64_t bytes = 0) {
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+  if (offset > kMax || bytes > kMax - offset)
+    fail(operation, path, EFBIG, fmt::format(" at offset {}", offset));
+  return static_cast<off_t>(offset);
+}
+
+// step(done, left) moves some of what is left and returns how many, as read and write do.
+template <class Step>
+void read_fully(const std::string& path, std::size_t bytes, Step step) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t n = step(done, bytes - done);
+    if (n < 0) fail("read", path, errno, fmt::format(" after {} of {} bytes", done, bytes));
+    if (n == 0)
+      throw FileError(
+          fmt::format("cannot read \"{}\": it ends after {} of {} bytes wanted; the "
+                      "file is cut short, get a whole copy of it",
+                      path, done, bytes));
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+template <class Step>
+void write_fully(const std::string& path, std::size_t bytes, Step step) {
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t n = step(done, bytes - done);
+    if (n <= 0)
+      fail("write", path, n < 0 ? errno : EIO, fmt::format(" after {} of {} bytes", done, bytes));
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+std::string folder_of(const std::string& path) {
+  const auto slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+}  // namespace
+
+File File::open(const std::string& path, OpenOptions options) {
+  int flags = O_CLOEXEC;
+  flags |= options.access == Access::read    ? O_RDONLY
+           : options.access == Access::write ? O_WRONLY
+                                             : O_RDWR;
+  if (options.create) flags |= O_CREAT;
+  if (options.create && options.exclusive) flags |= O_EXCL;
+  if (options.truncate) flags |= O_TRUNC;
+  const char* operation = options.create ? "create" : "open";
+  if (path.find('\0') != std::string::npos) fail(operation, path.c_str(), ENOENT);
+
+  const int descriptor = met(Call::open, [&] {
+    return ::open(path.c_str(), flags, static_cast<mode_t>(options.permissions));
+  });
+  if (descriptor < 0) fail(operation, path, errno);
+  File file(descriptor, path);
+  struct stat info;
+  if (::fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode)) fail(operation, path, EISDIR);
+  return file;
+}
+
+File File::create(const std::string& path) {
+  return open(path, {.access = Access::write, .create = true, .truncate = true});
+}
+
+File::File(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
+
+File::File(File&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+File::~File() {
+  if (is_open()) ::close(descriptor_);
+}
+
+std::size_t File::read_some(std::span<std::byte> to) {
+  const ssize_t n = moved(Call::read, to.size(),
+                          [&](std::size_t bytes) { return ::read(descriptor_, to.data(), bytes); });
+  if (n < 0) fail("read", path_, errno);
+  return static_cast<std::size_t>(n);
+}
+
+void File::read(std::span<std::byte> to) {
+  read_fully(path_, to.size(), [&](std::size_t done, std::size_t left) {
+    return moved(Call::read, left,
+                 [&](std::size_t bytes) { return ::read(descriptor_, to.data() + done, bytes); });
+  });
+}
+
+void File::read_at(std::uint64_t offset, std::span<std::byte> to) {
+  const off_t start = checked_offset("read", path_, offset, to.size());
+  read_fully(path_, to.size(), [&](std::size_t done, std::size_t left) {
+    return moved(Call::read, left, [&](std::size_t bytes) {
+      return ::pread(descriptor_, to.data() + done, bytes, start + static_cast<off_t>(done));
+    });
+  });
+}
+
+void File::write(std::span<const std::byte> from) {
+  write_fully(path_, from.size(), [&](std::size_t done, std::size_t left) {
+    return moved(Call::write, left, [&](std::size_t bytes) {
+      return ::write(descriptor_, from.data() + done, bytes);
+    });
+  });
+}
+
+void File::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void File::write_at(std::uint64_t offset, std::span<const std::byte> from) {
+  const off_t start = checked_offset("write", path_, offset, from.size());
+  write_fully(path_, from.size(), [&](std::size_t done, std::size_t left) {
+    return moved(Call::write, left, [&](std::size_t bytes) {
+      return ::pwrite(descriptor_, from.data() + done, bytes, start + static_cast<off_t>(done));
+    });
+  });
+}
+
+void File::seek(std::uint64_t offset) {
+  const off_t start = checked_offset("seek in", path_, offset);
+  if (::lseek(descriptor_, start, SEEK_SET) < 0) fail("seek in", path_, errno);
+}
+
+std::uint64_t File::position() const {
+  const off_t at = ::lseek(descriptor_, 0, SEEK_CUR);
+  if (at < 0) fail("find the position in", path_, errno);
+  return static_cast<std::uint64_t>(at);
+}
+
+std::uint64_t File::size() const {
+  struct stat info;
+  if (::fstat(descriptor_, &info) < 0) fail("find the size of", path_, errno);
+  if (!S_ISREG(info.st_mode))
+    throw FileError(
+        fmt::format("cannot find the size of \"{}\": it is not a regular file; name a "
+                    "file on a disk",
+                    path_));
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+void File::truncate(std::uint64_t size) {
+  const off_t end = checked_offset("resize", path_, size);
+  if (met(Call::truncate, [&] { return ::ftruncate(descriptor_, end); }) < 0)
+    fail("resize", path_, errno, fmt::format(" to {} bytes", size));
+}
+
+void File::sync() {
+  if (met(Call::sync, [&] { return ::fsync(descriptor_); }) < 0) fail("sync", path_, errno);
+}
+
+void File::close() {
+  if (!is_open()) return;
+  const int descriptor = std::exchange(descriptor_, -1);
+  const bool refused = meet(Call::close) == Outcome::failed;
+  const int injected = errno;
+  // Linux frees the descriptor whatever close returns, so an interrupted call is not repeated.
+  const int result = ::close(descriptor);
+  if (refused) fail("close", path_, injected);
+  if (result < 0 && errno != EINTR) fail("close", path_, errno);
+}
+
+AtomicFile::AtomicFile(const std::string& path) : target_(path) {
+  if (path.find('\0') != std::string::npos) fail("write", path.c_str(), ENOENT);
+  mode_t permissions = 0;
+  bool replaces = false;
+  struct stat info;
+  if (::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) {
+    char* resolved = ::realpath(path.c_str(), nullptr);
+    if (!resolved) fail("follow the link", path, errno);
+    target_ = resolved;
+    std::free(resolved);
+  }
+  if (::stat(target_.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) fail("write", path, EISDIR);
+    if (!S_ISREG(info.st_mode))
+      throw FileError(
+          fmt::format("cannot write \"{}\": it is not a regular file and cannot be "
+                      "replaced; choose another name",
+                      path));
+    permissions = info.st_mode & 07777;
+    replaces = true;
+  }
+
+  static std::atomic<unsigned> serial{0};
+  int descriptor = -1;
+  for (int attempt = 0; descriptor < 0; ++attempt) {
+    temporary_ = fmt::format("{}.{}-{}.tmp", target_, ::getpid(), serial.fetch_add(1));
+    descriptor = met(Call::open, [&] {
+      return ::open(temporary_.c_str(), O_CLOEXEC | O_WRONLY | O_CREAT | O_EXCL, 0666);
+    });
+    // The name can be taken only by what a killed process with our number left.
+    if (descriptor < 0 && (errno != EEXIST || attempt == 100))
+      fail("create a file beside", path, errno);
+  }
+  file_ = File(descriptor, path);
+  if (replaces && ::fchmod(descriptor, permissions) < 0) {
+    const int error = errno;
+    ::unlink(temporary_.c_str());
+    fail("keep the permissions of", path, error);
+  }
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::commit() {
+  file_.sync();
+  file_.close();
+  const int result =
+      met(Call::rename, [&] { return std::rename(temporary_.c_str(), target_.c_str()); });
+  if (result < 0) fail("put in place", target_, errno);
+  temporary_.clear();
+  // The new name itself must reach the disk; some file systems cannot sync a folder and say so.
+  const std::string folder = folder_of(target_);
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;  // a folder may be writable and not readable
+  const int synced = met(Call::sync, [&] { return ::fsync(descriptor); });
+  const int error = errno;
+  ::close(descriptor);
+  if (synced < 0 && error != EINVAL)
+    fail("sync the folder of", target_, error,
+         " (the new file is in place, but may not outlive a "
+         "power cut)");
+}
+
+void write_file(const std::string& path, std::span<const std::byte> content) {
+  AtomicFile out(path);
+  out.file().write(content);
+  out.commit();
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  write_file(path, std::as_bytes(std::span(content)));
+}
+
+bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+std::string read_file(const std::string& path, ByteSize limit) {
+  File file = File::open(path);
+  std::string content;
+  char part[16384];
+  while (const std::size_t n = file.read_some(std::as_writable_bytes(std::span(part)))) {
+    if (n > limit.bytes - content.size())
+      throw FileError(
+          fmt::format("cannot read \"{}\" whole: it is larger than {}; name a smaller "
+                      "file",
+                      path, to_string(limit)));
+    content.append(part, n);
+  }
+  return content;
+}
+
+}  // namespace ebb

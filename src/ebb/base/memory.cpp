@@ -1,0 +1,439 @@
+#include "ebb/base/memory.hpp"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+
+#include "ebb/base/error.hpp"
+
+namespace ebb {
+namespace {
+
+// Stands before every buffer. Live blocks form a list, which is how the Ledger knows what is alive.
+struct alignas(memory::kAlignment) Block {
+  Block* previous;
+  Block* next;
+  std::size_t bytes;  // as asked for
+  const char* site;
+  Scope::Id scope;
+  std::uint16_t size_class;
+  Category category;
+};
+static_assert(sizeof(Block) == 64);
+
+constexpr std::size_t kMapped = std::size_t{1} << 20;  // from here on blocks are mappings of their own
+constexpr std::size_t kHuge = std::size_t{8} << 20;    // and from here on in huge pages
+constexpr std::uint64_t kSlack = std::uint64_t{16} << 20;
+constexpr int kClasses = 16 + 8 * 38;
+
+// Sizes of whole blocks: multiples of 64 up to 1024, then eight to each doubling.
+int class_of(std::size_t size) {
+  if (size <= 1024) return static_cast<int>((size + 63) / 64) - 1;
+  const int log = std::bit_width(size - 1) - 1;  // 2^log < size <= 2^(log+1)
+  const int eighth = static_cast<int>((size - 1) >> (log - 3)) & 7;
+  return 16 + (log - 10) * 8 + eighth;
+}
+
+std::size_t class_size(int c) {
+  if (c < 16) return static_cast<std::size_t>(c + 1) * 64;
+  const int log = 10 + (c - 16) / 8, eighth = (c - 16) % 8;
+  return (std::size_t{1} << log) + (static_cast<std::size_t>(eighth + 1) << (log - 3));
+}
+
+thread_local Scope::Id this_scope = 0;
+thread_local Category this_category = Category::activations;
+
+struct ScopeEntry {
+  std::string path, opened;
+  Usage usage;
+};
+
+struct State {
+  std::mutex lock;
+  Block live{};  // sentinel of the list of live blocks
+  std::array<Block*, kClasses> kept{};
+  std::array<std::uint64_t, kClasses> used_at{};  // tick of the last use of a class
+  std::uint64_t tick = 0;
+  std::uint64_t kept_bytes = 0, held_bytes = 0, limit = 0, system_calls = 0;
+  Usage total;
+  std::array<Usage, kCategories> categories{};
+  std::array<std::uint64_t, kCategories> at_peak{};
+  std::vector<ScopeEntry> scopes{ScopeEntry{}};
+  std::map<std::pair<Scope::Id, std::string>, Scope::Id, std::less<>> children;
+
+  std::uint64_t takes = 0, fail_at = 0;
+  bool fail_forever = false, failed = false;
+
+  State() { live.previous = live.next = &live; }
+};
+
+State& state() {
+  static State* s = new State;  // outlives every tensor, statics included
+  return *s;
+}
+
+void* system_take(std::size_t size) {
+  if (size < kMapped) return std::aligned_alloc(memory::kAlignment, size);
+  void* p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  if (size >= kHuge) madvise(p, size, MADV_HUGEPAGE);
+  return p;
+}
+
+void system_give(void* p, std::size_t size) {
+  if (size < kMapped) {
+    std::free(p);
+  } else {
+    munmap(p, size);
+  }
+}
+
+// Gives kept blocks back, the longest unused classes first, until at most `keep` bytes are kept.
+void trim_locked(State& s, std::uint64_t keep) {
+  while (s.kept_bytes > keep) {
+    int oldest = -1;
+    for (int c = 0; c < kClasses; ++c)
+      if (s.kept[c] && (oldest < 0 || s.used_at[c] < s.used_at[oldest])) oldest = c;
+    const std::size_t size = class_size(oldest);
+    while (s.kept[oldest] && s.kept_bytes > keep) {
+      Block* block = s.kept[oldest];
+      s.kept[oldest] = block->next;
+      s.kept_bytes -= size;
+      s.held_bytes -= size;
+      system_give(block, size);
+    }
+  }
+}
+
+void enter(State& s, Block* block) {
+  block->previous = s.live.previous;
+  block->next = &s.live;
+  block->previous->next = block;
+  s.live.previous = block;
+  auto& scope = s.scopes[block->scope].usage;
+  scope.live += block->bytes;
+  scope.peak = std::max(scope.peak, scope.live);
+  auto& category = s.categories[static_cast<int>(block->category)];
+  category.live += block->bytes;
+  category.peak = std::max(category.peak, category.live);
+  s.total.live += block->bytes;
+  if (s.total.live > s.total.peak) {
+    s.total.peak = s.total.live;
+    for (int c = 0; c < kCategories; ++c) s.at_peak[c] = s.categories[c].live;
+  }
+}
+
+void leave(State& s, Block* block) {
+  block->previous->next = block->next;
+  block->next->previous = block->previous;
+  s.scopes[block->scope].usage.live -= block->bytes;
+  s.categories[static_cast<int>(block->category)].live -= block->bytes;
+  s.total.live -= block->bytes;
+}
+
+std::string readable(std::uint64_t bytes) {
+  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 4) value /= 1024, ++unit;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units[unit]);
+}
+
+std::vector<Holding> holdings_locked(State& s, std::size_t most) {
+  std::map<std::tuple<Category, Scope::Id, std::string_view>, std::pair<std::uint64_t, std::uint64_t>>
+      groups;
+  for (Block* b = s.live.next; b != &s.live; b = b->next) {
+    auto& [bytes, count] = groups[{b->category, b->scope, b->site}];
+    bytes += b->bytes;
+    count += 1;
+  }
+  std::vector<Holding> all;
+  all.reserve(groups.size());
+  for (const auto& [key, sums] : groups) {
+    const auto& [category, scope, site] = key;
+    const ScopeEntry& entry = s.scopes[scope];
+    std::string where(site);
+    if (!entry.opened.empty()) where += fmt::format(" (scope opened at {})", entry.opened);
+    all.push_back({sums.first, sums.second, category, entry.path, std::move(where)});
+  }
+  std::sort(all.begin(), all.end(), [](const Holding& a, const Holding& b) {
+    return std::tie(b.bytes, a.scope, a.site) < std::tie(a.bytes, b.scope, b.site);
+  });
+  if (all.size() > most) all.resize(most);
+  return all;
+}
+
+[[noreturn]] void refuse(State& s, std::size_t bytes, const char* site, const char* by) {
+  std::string holders;
+  for (const Holding& h : holdings_locked(s, 3))
+    holders += fmt::format("{}{} in {}{}{} ({})", holders.empty() ? "" : ", ", readable(h.bytes),
+                           name(h.category), h.scope.empty() ? "" : " of ", h.scope,
+                           h.site.substr(0, h.site.find(' ')));
+  if (holders.empty()) holders = "nothing";
+  throw OutOfMemory(fmt::format(
+      "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}; "
+      "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help",
+      site, readable(bytes), bytes, readable(s.total.live), s.total.live,
+      s.limit ? fmt::format("the limit is {} ({} bytes){}", readable(s.limit), s.limit, by)
+              : fmt::format("no limit is set{}", by),
+      holders));
+}
+
+Scope::Id child(State& s, Scope::Id parent, std::string_view part, std::string_view file,
+                int line) {
+  const auto found = s.children.find(std::pair<Scope::Id, std::string>(parent, part));
+  if (found != s.children.end()) return found->second;
+  std::string path = s.scopes[parent].path;
+  if (!path.empty() && !part.empty()) path += '/';
+  path += part;
+  file = file.substr(file.find_last_of('/') + 1);
+  s.scopes.push_back({std::move(path), fmt::format("{}:{}", file, line), {}});
+  const auto id = static_cast<Scope::Id>(s.scopes.size() - 1);
+  s.children.emplace(std::pair(parent, std::string(part)), id);
+  return id;
+}
+
+}  // namespace
+
+const char* name(Category category) {
+  static constexpr const char* names[] = {"parameters",  "gradients", "optimizer",
+                                          "activations", "workspace", "data"};
+  return names[static_cast<int>(category)];
+}
+
+Scope::Scope(std::string_view part, const char* file, int line) : before_(this_scope) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  this_scope = child(s, before_, part, file, line);
+}
+Scope::Scope(Id id) : before_(this_scope) { this_scope = id; }
+Scope::~Scope() { this_scope = before_; }
+Scope::Id Scope::current() { return this_scope; }
+
+Scope::Id Scope::find(std::string_view path, const char* file, int line) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  Id id = 0;
+  while (!path.empty()) {
+    const std::size_t slash = std::min(path.find('/'), path.size());
+    id = child(s, id, path.substr(0, slash), file, line);
+    path.remove_prefix(std::min(slash + 1, path.size()));
+  }
+  return id;
+}
+
+std::string Scope::path(Id id) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.scopes.at(id).path;
+}
+
+CategoryScope::CategoryScope(Category category) : before_(this_category) { this_category = category; }
+CategoryScope::~CategoryScope() { this_category = before_; }
+Category CategoryScope::current() { return this_category; }
+
+namespace memory {
+
+void* take(std::size_t bytes, const char* site, Category category) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  ++s.takes;
+  if (s.fail_at && (s.takes == s.fail_at || (s.fail_forever && s.takes > s.fail_at))) {
+    s.failed = true;
+    refuse(s, bytes, site, ", and a fault was injected");
+  }
+  if (bytes > (std::size_t{1} << 46)) refuse(s, bytes, site, "; no machine has that much");
+  const int exact = class_of(bytes + sizeof(Block));
+  int c = exact;
+  // A block up to a quarter larger serves as well, rather than asking the system.
+  while (c < std::min(exact + 3, kClasses) && !s.kept[c]) ++c;
+  Block* block = nullptr;
+  if (c < std::min(exact + 3, kClasses)) {
+    block = s.kept[c];
+    s.kept[c] = block->next;
+    s.kept_bytes -= class_size(c);
+  } else {
+    c = exact;
+    const std::size_t size = class_size(c);
+    if (s.limit && s.held_bytes + size > s.limit) {
+      const std::uint64_t lived = s.held_bytes - s.kept_bytes;
+      if (lived + size > s.limit) refuse(s, bytes, site, "");
+      trim_locked(s, s.limit - lived - size);
+    }
+    void* p = system_take(size);
+    if (!p) {
+      trim_locked(s, 0);
+      p = system_take(size);
+    }
+    if (!p) refuse(s, bytes, site, ", and the system refused");
+    ++s.system_calls;
+    s.held_bytes += size;
+    block = new (p) Block;
+  }
+  s.used_at[c] = ++s.tick;
+  block->bytes = bytes;
+  block->site = site;
+  block->scope = this_scope;
+  block->size_class = static_cast<std::uint16_t>(c);
+  block->category = category;
+  enter(s, block);
+  return block + 1;
+}
+
+void give(void* bytes) noexcept {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  Block* block = static_cast<Block*>(bytes) - 1;
+  leave(s, block);
+  const int c = block->size_class;
+  block->next = s.kept[c];
+  s.kept[c] = block;
+  s.used_at[c] = ++s.tick;
+  s.kept_bytes += class_size(c);
+#if defined(__SANITIZE_ADDRESS__)
+  trim_locked(s, 0);  // so that a use after free is seen
+#endif
+  const std::uint64_t most = s.total.peak + s.total.peak / 4 + kSlack;
+  if (s.held_bytes > most) trim_locked(s, s.kept_bytes - std::min(s.kept_bytes, s.held_bytes - most));
+}
+
+void retag(void* bytes, Category category) noexcept {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  Block* block = static_cast<Block*>(bytes) - 1;
+  leave(s, block);
+  block->category = category;
+  block->scope = this_scope;
+  enter(s, block);
+}
+
+void set_limit(std::uint64_t bytes) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.limit = bytes;
+  if (bytes && s.held_bytes > bytes)
+    trim_locked(s, s.kept_bytes - std::min(s.kept_bytes, s.held_bytes - bytes));
+}
+
+std::uint64_t limit() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.limit;
+}
+
+std::uint64_t held() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.held_bytes;
+}
+
+std::uint64_t system_calls() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.system_calls;
+}
+
+void trim() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  trim_locked(s, 0);
+}
+
+FailTake::FailTake(std::uint64_t nth, bool forever) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.fail_at = s.takes + nth;
+  s.fail_forever = forever;
+  s.failed = false;
+}
+
+FailTake::~FailTake() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.fail_at = 0;
+}
+
+std::uint64_t FailTake::takes() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.takes;
+}
+
+bool FailTake::fired() const {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.failed;
+}
+
+}  // namespace memory
+
+namespace ledger {
+
+Usage total() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.total;
+}
+
+Usage of(Category category) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.categories[static_cast<int>(category)];
+}
+
+std::uint64_t at_peak(Category category) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.at_peak[static_cast<int>(category)];
+}
+
+std::vector<ScopeUsage> scopes() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  std::vector<ScopeUsage> used;
+  for (const ScopeEntry& e : s.scopes)
+    if (e.usage.peak > 0) used.push_back({e.path, e.opened, e.usage});
+  return used;
+}
+
+std::vector<Holding> holdings(std::size_t most) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return holdings_locked(s, most);
+}
+
+void reset_peak() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.total.peak = s.total.live;
+  for (int c = 0; c < kCategories; ++c) {
+    s.categories[c].peak = s.categories[c].live;
+    s.at_peak[c] = s.categories[c].live;
+  }
+  for (ScopeEntry& e : s.scopes) e.usage.peak = e.usage.live;
+}
+
+std::string table() {
+  std::string text = fmt::format("{:<12} {:>12} {:>12} {:>12}\n", "memory", "live", "peak", "at peak");
+  for (int c = 0; c < kCategories; ++c) {
+    const auto category = static_cast<Category>(c);
+    const Usage usage = of(category);
+    text += fmt::format("{:<12} {:>12} {:>12} {:>12}\n", name(category), readable(usage.live),
+                        readable(usage.peak), readable(at_peak(category)));
+  }
+  const Usage all = total();
+  text += fmt::format("{:<12} {:>12} {:>12} {:>12}\n", "total", readable(all.live),
+                      readable(all.peak), readable(all.peak));
+  return text;
+}
+
+}  // namespace ledger
+}  // namespace ebb

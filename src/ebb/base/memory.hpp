@@ -1,0 +1,64 @@
+// The one seam for memory: every buffer is taken here and entered in the Ledger.
+//
+// Freed buffers are kept for reuse, so that a loop in steady state asks the system for nothing;
+// what is kept never exceeds a quarter of the peak (plus 16 MiB) beyond it, counts against the
+// limit, and is given back before a request is refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "ebb/base/ledger.hpp"
+
+namespace ebb::memory {
+
+inline constexpr std::size_t kAlignment = 64;
+
+// `site` names the creator; a string literal. Throws OutOfMemory and changes nothing.
+void* take(std::size_t bytes, const char* site, Category category = CategoryScope::current());
+void give(void* bytes) noexcept;
+void retag(void* bytes, Category category) noexcept;
+
+void set_limit(std::uint64_t bytes);  // 0: none. On live bytes and those kept for reuse together
+std::uint64_t limit();
+std::uint64_t held();          // taken from the system: live, kept for reuse, and block headers
+std::uint64_t system_calls();  // times the system was asked for memory so far
+void trim();                   // give what is kept for reuse back to the system
+
+// Fails the nth take from now (1 is the next), once or from then on, as if the system had refused.
+class FailTake {
+ public:
+  explicit FailTake(std::uint64_t nth, bool forever = false);
+  ~FailTake();
+  FailTake(const FailTake&) = delete;
+  FailTake& operator=(const FailTake&) = delete;
+  static std::uint64_t takes();  // takes so far, to know how far to count
+  bool fired() const;
+};
+
+// Owns what it takes.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(std::size_t bytes, const char* site, Category category = CategoryScope::current())
+      : data_(bytes ? static_cast<std::byte*>(take(bytes, site, category)) : nullptr), size_(bytes) {}
+  Buffer(Buffer&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Buffer() {
+    if (data_) give(data_);
+  }
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace ebb::memory

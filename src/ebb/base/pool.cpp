@@ -1,0 +1,188 @@
+#include "ebb/base/pool.hpp"
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ebb/base/error.hpp"
+
+namespace ebb::pool {
+namespace {
+
+thread_local int this_index = 0;
+thread_local bool inside = false;
+
+int default_threads() {
+  if (const char* text = std::getenv("EBB_THREADS")) {
+    const int n = std::atoi(text);
+    if (n >= 1) return n;
+  }
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    const int n = CPU_COUNT(&set);
+    if (n >= 1) return n;
+  }
+  return 1;
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// Long enough to bridge the gap between two kernels of one step, short enough to be idle in effect.
+constexpr int kSpins = 4000;
+
+class Pool {
+ public:
+  Pool() { start(default_threads()); }
+  ~Pool() { stop(); }
+
+  int threads() const { return count_.load(std::memory_order_relaxed); }
+
+  void set_threads(int n) {
+    if (inside) throw Error("set_threads: called inside a parallel region; call it outside");
+    std::lock_guard lock(region_);
+    stop();
+    start(n < 1 ? 1 : n);
+  }
+
+  void run(std::size_t count, std::size_t grain, Body body, void* context) {
+    if (count == 0) return;
+    if (grain == 0) grain = 1;
+    if (inside || threads() == 1 || count <= grain) return body(context, 0, count);
+    // One region at a time: a second caller does its work alone rather than wait.
+    std::unique_lock lock(region_, std::try_to_lock);
+    if (!lock.owns_lock() || workers_.empty()) return body(context, 0, count);
+
+    body_ = body;
+    context_ = context;
+    total_ = count;
+    grain_ = grain;
+    next_.store(0, std::memory_order_relaxed);
+    failed_.store(false, std::memory_order_relaxed);
+    failure_ = nullptr;
+    busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) generation_.notify_all();
+
+    work();
+    for (int spin = 0; busy_.load(std::memory_order_acquire) != 0; ++spin) {
+      if (spin < kSpins) {
+        relax();
+      } else {
+        const int seen = busy_.load(std::memory_order_acquire);
+        if (seen != 0) busy_.wait(seen, std::memory_order_acquire);
+      }
+    }
+    if (failure_) {
+      auto failure = std::exchange(failure_, nullptr);
+      std::rethrow_exception(failure);
+    }
+  }
+
+ private:
+  void work() {
+    inside = true;
+    while (!failed_.load(std::memory_order_relaxed)) {
+      const std::size_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
+      if (begin >= total_) break;
+      const std::size_t end = total_ - begin < grain_ ? total_ : begin + grain_;
+      try {
+        body_(context_, begin, end);
+      } catch (...) {
+        std::lock_guard lock(failure_lock_);
+        if (!failure_) failure_ = std::current_exception();
+        failed_.store(true, std::memory_order_relaxed);
+      }
+    }
+    inside = false;
+  }
+
+  void serve(int index) {
+    this_index = index;
+    std::uint32_t seen = first_generation_;
+    for (;;) {
+      std::uint32_t now = generation_.load(std::memory_order_acquire);
+      for (int spin = 0; now == seen && spin < kSpins; ++spin) {
+        relax();
+        now = generation_.load(std::memory_order_acquire);
+      }
+      if (now == seen) {
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        generation_.wait(seen, std::memory_order_acquire);
+        sleepers_.fetch_sub(1, std::memory_order_relaxed);
+        now = generation_.load(std::memory_order_acquire);
+        if (now == seen) continue;
+      }
+      seen = now;
+      if (ending_.load(std::memory_order_relaxed)) return;
+      work();
+      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
+    }
+  }
+
+  void start(int n) {
+    ending_.store(false, std::memory_order_relaxed);
+    first_generation_ = generation_.load(std::memory_order_relaxed);
+    try {
+      for (int i = 1; i < n; ++i) workers_.emplace_back([this, i] { serve(i); });
+    } catch (const std::system_error&) {
+      // The system allows no more threads: those that there are will do.
+    }
+    count_.store(static_cast<int>(workers_.size()) + 1, std::memory_order_relaxed);
+  }
+
+  void stop() {
+    ending_.store(true, std::memory_order_relaxed);
+    generation_.fetch_add(1, std::memory_order_release);
+    generation_.notify_all();
+    for (auto& worker : workers_) worker.join();
+    workers_.clear();
+  }
+
+  std::atomic<int> count_{1};
+  std::mutex region_;
+  std::vector<std::thread> workers_;
+  std::uint32_t first_generation_ = 0;
+
+  Body body_ = nullptr;
+  void* context_ = nullptr;
+  std::size_t total_ = 0, grain_ = 1;
+  std::atomic<std::uint32_t> generation_{0};
+  std::atomic<int> sleepers_{0};
+  std::atomic<bool> ending_{false};
+  std::atomic<int> busy_{0};
+  alignas(64) std::atomic<std::size_t> next_{0};
+  std::atomic<bool> failed_{false};
+  std::mutex failure_lock_;
+  std::exception_ptr failure_;
+};
+
+Pool& instance() {
+  static Pool pool;
+  return pool;
+}
+
+}  // namespace
+
+int threads() { return instance().threads(); }
+void set_threads(int count) { instance().set_threads(count); }
+int thread_index() { return this_index; }
+
+void run(std::size_t count, std::size_t grain, Body body, void* context) {
+  instance().run(count, grain, body, context);
+}
+
+}  // namespace ebb::pool

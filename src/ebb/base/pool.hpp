@@ -1,0 +1,38 @@
+// A fork-join pool. Workers sleep when idle; the caller works too.
+//
+// The bits rule: threads split outputs, never sums. Which thread runs a part may differ from run to
+// run, so a part's result may depend on nothing but its own range.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+namespace ebb::pool {
+
+// Threads a parallel region may use, the caller included. At first: EBB_THREADS, or the CPUs this
+// process may run on.
+int threads();
+void set_threads(int count);  // waits for nothing to run; extra workers end
+
+// Which thread of the running region this is: 0 (the caller) to threads() - 1; 0 outside a region.
+int thread_index();
+
+using Body = void (*)(void* context, std::size_t begin, std::size_t end);
+
+// Calls body on disjoint ranges that cover [0, count), each at most `grain` long, on all threads.
+// Returns when all are done; rethrows the first exception. Inside a region, or when one range
+// covers all, it runs in the calling thread.
+void run(std::size_t count, std::size_t grain, Body body, void* context);
+
+template <class F>
+void parallel_for(std::size_t count, std::size_t grain, F&& f) {
+  using Fn = std::remove_reference_t<F>;
+  run(
+      count, grain,
+      [](void* context, std::size_t begin, std::size_t end) {
+        (*static_cast<Fn*>(context))(begin, end);
+      },
+      const_cast<void*>(static_cast<const void*>(&f)));
+}
+
+}  // namespace ebb::pool

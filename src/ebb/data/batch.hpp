@@ -1,0 +1,62 @@
+// Some rows of a data set: tensors by name, with one first axis. b["image"], b["label"].
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ebb/tensor/tensor.hpp"
+
+namespace ebb {
+
+using Names = std::vector<std::string>;
+
+// The place of `name`; where there is none, an Error that lists the names there are.
+std::size_t index_of(const Names& names, std::string_view name);
+const std::shared_ptr<const Names>& no_names();
+
+// Values by name, in the order they were given. The names are shared, so that a loop over batches
+// copies none.
+template <class T>
+class Named {
+ public:
+  Named() : names_(no_names()) {}
+  Named(std::shared_ptr<const Names> names, std::vector<T> values)
+      : names_(std::move(names)), values_(std::move(values)) {}
+  Named(std::initializer_list<std::pair<std::string, T>> items) {
+    Names names;
+    for (const auto& [name, value] : items) {
+      names.push_back(name);
+      values_.push_back(value);
+    }
+    names_ = std::make_shared<Names>(std::move(names));
+  }
+
+  const T& operator[](std::string_view name) const { return values_[index_of(*names_, name)]; }
+  const Names& names() const { return *names_; }
+  const std::vector<T>& values() const { return values_; }
+
+ protected:
+  std::shared_ptr<const Names> names_;
+  std::vector<T> values_;
+};
+
+class Batch : public Named<Tensor> {
+ public:
+  using Named::Named;
+  std::int64_t rows() const { return values_.empty() ? 0 : values_[0].dim(0); }
+};
+
+// What the tensors of a batch are, before there is one.
+class BatchSpec : public Named<Spec> {
+ public:
+  using Named::Named;
+  bool operator==(const BatchSpec& other) const {
+    return names() == other.names() && values() == other.values();
+  }
+};
+
+}  // namespace ebb

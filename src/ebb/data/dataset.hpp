@@ -1,0 +1,124 @@
+// Data sets in memory: columns of tensors with one first axis, dealt out in batches.
+//
+//   auto data = Dataset::of({{"x", x}, {"y", y}}).shuffle(1).batch(32).prefetch(2);
+//   for (const Batch& b : data.epochs(3)) step(b["x"], b["y"]);
+//
+// A Dataset is a value and cheap to copy: the settings below return a changed copy that shares the
+// columns, and may be given in any order. Rows are shuffled, never whole batches.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ebb/data/batch.hpp"
+#include "ebb/tensor/tensor.hpp"
+
+namespace ebb {
+
+struct BatchOptions {
+  bool drop_last = false;  // leave out a last batch that is not full
+};
+
+class BatchRange;
+
+class Dataset {
+ public:
+  static Dataset of(std::vector<std::pair<std::string, Tensor>> columns);
+
+  // A new order each epoch, the same for the same seed and epoch number on every machine.
+  Dataset shuffle(std::uint64_t seed) const;
+  Dataset batch(std::int64_t rows, BatchOptions options = {}) const;
+  // Up to so many batches are made ahead, by a thread of their own; 0 is none.
+  Dataset prefetch(int batches) const;
+  // A u8 column that batches hold as f32, each byte times `factor`. Kept, it stays a byte each.
+  Dataset scale(std::string_view column, float factor) const;
+  Dataset rows(std::int64_t begin, std::int64_t end) const;  // a part: to hold out, to try out
+
+  std::int64_t size() const;     // rows
+  std::int64_t batches() const;  // in an epoch
+  BatchSpec spec() const;        // of a full batch, or of the only one where there are fewer rows
+  Batch all() const;             // every row in order, as one batch
+
+  BatchRange epochs(std::int64_t count) const;  // epochs 0 to count - 1, one after the other
+  BatchRange epoch(std::int64_t number) const;  // one of them
+
+  // For those who deal batches out: rows [begin, end) of the given order, or of the columns' own.
+  Batch gather(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const;
+
+ private:
+  friend class BatchRange;
+  friend class BatchStream;
+  Dataset() = default;
+  struct Column {
+    Tensor values;
+    float factor = 0;  // 0: as it is
+    Spec row_spec(std::int64_t rows) const;
+  };
+
+  std::shared_ptr<const Names> names_;
+  std::vector<Column> columns_;
+  std::optional<std::uint64_t> seed_;
+  std::int64_t batch_rows_ = 0;  // 0: not said yet
+  bool drop_last_ = false;
+  int ahead_ = 0;
+};
+
+// Where a walk over batches is. Ends its thread, if there is one, wherever it is left.
+class BatchStream {
+ public:
+  BatchStream(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch);
+  ~BatchStream();
+  const Batch* next();  // nullptr at the end; the batch stays until the next call
+
+ private:
+  class Maker;
+  class Ahead;
+  std::unique_ptr<Maker> maker_;
+  std::unique_ptr<Ahead> ahead_;
+  Batch current_;
+};
+
+// For range-for. Each begin() is a walk of its own, from the start.
+class BatchRange {
+ public:
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    const Batch& operator*() const { return *batch_; }
+    const Batch* operator->() const { return batch_; }
+    Iterator& operator++() {
+      batch_ = stream_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return batch_ == nullptr; }
+
+   private:
+    friend class BatchRange;
+    explicit Iterator(std::unique_ptr<BatchStream> stream)
+        : stream_(std::move(stream)), batch_(stream_->next()) {}
+    std::unique_ptr<BatchStream> stream_;
+    const Batch* batch_;
+  };
+
+  Iterator begin() const {
+    return Iterator(std::make_unique<BatchStream>(data_, first_epoch_, end_epoch_));
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  friend class Dataset;
+  BatchRange(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch)
+      : data_(std::move(data)), first_epoch_(first_epoch), end_epoch_(end_epoch) {}
+  Dataset data_;
+  std::int64_t first_epoch_, end_epoch_;
+};
+
+}  // namespace ebb

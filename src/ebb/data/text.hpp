@@ -1,0 +1,40 @@
+// Text for models of characters: windows of a text, each with what follows every character of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ebb/data/dataset.hpp"
+
+namespace ebb::data {
+
+// The bytes that occur in a text, in order, numbered from 0.
+class Vocabulary {
+ public:
+  explicit Vocabulary(std::string_view text);
+  std::int32_t size() const { return static_cast<std::int32_t>(characters_.size()); }
+  const std::string& characters() const { return characters_; }
+  Tensor encode(std::string_view text) const;  // i32(text.size()); refuses unknown characters
+  std::string decode(std::span<const std::int32_t> ids) const;
+
+ private:
+  std::string characters_;
+  std::int32_t ids_[256];
+};
+
+struct TextOptions {
+  std::int64_t window = 64;  // characters a model sees at once
+  std::int64_t stride = 0;   // from one window to the next; 0: as long as the window
+};
+
+struct Text {
+  Dataset windows;  // "input" and "target", i32(window): target[t] follows input[t] in the text
+  Vocabulary vocabulary;
+};
+
+// What is left over at the end, shorter than a window and one more, is not used.
+Text text(std::string_view text, TextOptions options = {});
+
+}  // namespace ebb::data

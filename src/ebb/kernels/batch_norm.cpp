@@ -1,0 +1,375 @@
+#include "ebb/kernels/batch_norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/rows.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/batch_norm.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/rows-inl.hpp"
+
+#ifndef EBB_KERNELS_BATCH_NORM_ONCE_
+#define EBB_KERNELS_BATCH_NORM_ONCE_
+namespace ebb::kernels {
+namespace {
+
+// Few channels are folded: `folds` rows side by side make one of `width` columns, so that vectors
+// are full whatever the number of channels. Column j belongs to channel j % channels.
+struct Folded {
+  std::size_t channels, folds, width;
+  std::size_t rows;   // whole folded rows
+  std::size_t extra;  // columns of the last, partial one
+
+  Folded(std::size_t all_rows, std::size_t c)
+      : channels(c),
+        folds(std::max<std::size_t>(1, 256 / std::max<std::size_t>(1, c))),
+        width(folds * c),
+        rows(all_rows / folds),
+        extra(all_rows % folds * c) {}
+};
+
+constexpr std::size_t kBlockRows = 128;    // folded rows of one block of the sums
+constexpr std::size_t kStrip = 256;        // columns of it taken at a time: 128 KiB of f32
+template <class T>
+constexpr std::size_t kSpan = 4096 / sizeof(T);  // columns whose coefficients lie on the stack
+
+// Rows [0, rows) of a strip of columns, and one more row in its first `extra` columns.
+template <class T>
+struct Strip {
+  const T* x;
+  const T* dy;
+  std::size_t stride, rows, columns, extra;
+};
+
+// y = (a - shift) * scale + offset, or dx = scale * (b - level - (a - shift) * slope).
+template <class T>
+struct Coefficients {
+  HWY_ALIGN_MAX T shift[kSpan<T>];
+  HWY_ALIGN_MAX T scale[kSpan<T>];
+  HWY_ALIGN_MAX T level[kSpan<T>];  // offset
+  HWY_ALIGN_MAX T slope[kSpan<T>];
+};
+
+template <class T>
+struct Affine {
+  const T* x;
+  const T* dy;  // null: y, else dx
+  T* out;
+  std::size_t stride, rows, columns;
+  bool stream;
+};
+
+}  // namespace
+}  // namespace ebb::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+// f(column, row offset, amount) adds to sums; four rows at a time, in order.
+template <class T, class F>
+HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
+  constexpr std::size_t kRows = 4;
+  std::size_t row = 0;
+  for (; row + kRows <= s.rows; row += kRows) {
+    each_vector<T>(s.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+      f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, kRows>());
+    });
+  }
+  for (; row <= s.rows; ++row) {
+    each_vector<T>(row < s.rows ? s.columns : s.extra,
+                   [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+                     f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, 1>());
+                   });
+  }
+}
+
+template <class T>
+HWY_INLINE void divide_by_rows(const Strip<T>& s, T* v) {
+  for (std::size_t j = 0; j < s.columns; ++j) v[j] /= static_cast<T>(s.rows + (j < s.extra));
+}
+
+template <class T>
+void moments(const Strip<T>& s, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
+  std::fill_n(mean, s.columns, T(0));
+  std::fill_n(squares, s.columns, T(0));
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+    auto sum = load(mean + j, amount);
+    for (std::size_t r = 0; r < rows; ++r) {
+      sum = hn::Add(sum, load(s.x + at + r * s.stride, amount));
+    }
+    store<T>(sum, mean + j, amount);
+  });
+  divide_by_rows(s, mean);
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+    const auto center = load(mean + j, amount);
+    auto sum = load(squares + j, amount);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto v = hn::Sub(load(s.x + at + r * s.stride, amount), center);
+      sum = hn::MulAdd(v, v, sum);
+    }
+    store<T>(sum, squares + j, amount);
+  });
+}
+
+// Sums of dy and of dy * (x - mean).
+template <class T>
+void gradient_sums(const Strip<T>& s, const T* HWY_RESTRICT mean, T* HWY_RESTRICT level,
+                   T* HWY_RESTRICT along) {
+  std::fill_n(level, s.columns, T(0));
+  std::fill_n(along, s.columns, T(0));
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+    const auto center = load(mean + j, amount);
+    auto sum = load(level + j, amount), product = load(along + j, amount);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const auto g = load(s.dy + at + r * s.stride, amount);
+      sum = hn::Add(sum, g);
+      product = hn::MulAdd(g, hn::Sub(load(s.x + at + r * s.stride, amount), center), product);
+    }
+    store<T>(sum, level + j, amount);
+    store<T>(product, along + j, amount);
+  });
+}
+
+template <class T, class Amount>
+void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
+  for (std::size_t row = 0; row < a.rows; ++row) {
+    const T* x = a.x + row * a.stride;
+    T* out = a.out + row * a.stride;
+    if (a.dy == nullptr) {
+      each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+        const auto v = hn::Sub(load(x + j, amount), load(c.shift + j, amount));
+        store<T>(hn::MulAdd(v, load(c.scale + j, amount), load(c.level + j, amount)), out + j,
+                 amount);
+      });
+      continue;
+    }
+    const T* dy = a.dy + row * a.stride;
+    each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+      const auto v = hn::Sub(load(x + j, amount), load(c.shift + j, amount));
+      const auto g = hn::Sub(load(dy + j, amount), load(c.level + j, amount));
+      const auto dx = hn::NegMulAdd(v, load(c.slope + j, amount), g);
+      store<T>(hn::Mul(dx, load(c.scale + j, amount)), out + j, amount);
+    });
+  }
+}
+
+template <class T>
+void affine(const Affine<T>& a, const Coefficients<T>& c) {
+  if (!a.stream) return affine_rows<T, Whole>(a, c);
+  affine_rows<T, Streamed>(a, c);
+  hwy::FlushStream();
+}
+
+#define EBB_BATCH_NORM_TARGETS(T, suffix)                                                  \
+  void moments_##suffix(const Strip<T>& s, T* mean, T* squares) { moments(s, mean, squares); } \
+  void gradient_sums_##suffix(const Strip<T>& s, const T* mean, T* level, T* along) {      \
+    gradient_sums(s, mean, level, along);                                                  \
+  }                                                                                        \
+  void affine_##suffix(const Affine<T>& a, const Coefficients<T>& c) { affine(a, c); }
+EBB_BATCH_NORM_TARGETS(float, f32)
+EBB_BATCH_NORM_TARGETS(double, f64)
+#undef EBB_BATCH_NORM_TARGETS
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+
+#define EBB_BATCH_NORM_DISPATCH(T, suffix)                                                  \
+  HWY_EXPORT(moments_##suffix);                                                             \
+  HWY_EXPORT(gradient_sums_##suffix);                                                       \
+  HWY_EXPORT(affine_##suffix);                                                              \
+  void moments(const Strip<T>& s, T* mean, T* squares) {                                    \
+    HWY_DYNAMIC_DISPATCH(moments_##suffix)(s, mean, squares);                               \
+  }                                                                                         \
+  void gradient_sums(const Strip<T>& s, const T* mean, T* level, T* along) {                \
+    HWY_DYNAMIC_DISPATCH(gradient_sums_##suffix)(s, mean, level, along);                    \
+  }                                                                                         \
+  void affine(const Affine<T>& a, const Coefficients<T>& c) {                               \
+    HWY_DYNAMIC_DISPATCH(affine_##suffix)(a, c);                                            \
+  }
+EBB_BATCH_NORM_DISPATCH(float, f32)
+EBB_BATCH_NORM_DISPATCH(double, f64)
+#undef EBB_BATCH_NORM_DISPATCH
+
+std::size_t block_count(const Folded& f) {
+  return (f.rows + (f.extra > 0) + kBlockRows - 1) / kBlockRows;
+}
+
+// What a block gives for each column: two sums, in scratch, (blocks, 2, width).
+template <class T>
+T* block_sums(const Folded& f, std::span<std::byte> scratch, std::size_t block, int which) {
+  auto* sums = reinterpret_cast<T*>(scratch.data());
+  return sums + (2 * block + static_cast<std::size_t>(which)) * f.width;
+}
+
+// Calls body(strip, block, first column) for every block and strip.
+template <class T, class Body>
+void each_strip(const Folded& f, const T* x, const T* dy, Body&& body) {
+  const std::size_t strips = (f.width + kStrip - 1) / kStrip;
+  pool::parallel_for(block_count(f) * strips, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t block = i / strips, column = i % strips * kStrip;
+      const std::size_t row = block * kBlockRows, rows = std::min(kBlockRows, f.rows - row);
+      const std::size_t at = row * f.width + column;
+      const std::size_t columns = std::min(kStrip, f.width - column);
+      const bool last = row + rows == f.rows && rows < kBlockRows;
+      const std::size_t extra = last && f.extra > column ? std::min(columns, f.extra - column) : 0;
+      body(Strip<T>{x + at, dy == nullptr ? nullptr : dy + at, f.width, rows, columns, extra},
+           block, column);
+    }
+  });
+}
+
+// How many rows of the batch column j of a block holds.
+double count_of(const Folded& f, std::size_t block, std::size_t j) {
+  const std::size_t row = block * kBlockRows, rows = std::min(kBlockRows, f.rows - row);
+  return static_cast<double>(rows + (rows < kBlockRows && j < f.extra));
+}
+
+// f(block, column) for the columns of a channel in all blocks.
+template <class F>
+void each_part(const Folded& f, std::size_t channel, F&& body) {
+  for (std::size_t block = 0; block < block_count(f); ++block) {
+    for (std::size_t j = channel; j < f.width; j += f.channels) body(block, j);
+  }
+}
+
+template <class T, class Fill>
+void affine_all(const Folded& f, const T* x, const T* dy, T* out, Fill&& fill) {
+  const std::size_t spans = (f.width + kSpan<T> - 1) / kSpan<T>;
+  const std::size_t all_rows = f.rows + (f.extra > 0);
+  const bool stream = x != out && dy != out && worth_streaming(out, f.width * sizeof(T), all_rows);
+  // At least 32 rows, so that filling in the coefficients does not count.
+  const std::size_t grain = std::max<std::size_t>(32, grain_for(f.width));
+  pool::parallel_for(all_rows, grain, [&](std::size_t begin, std::size_t end) {
+    Coefficients<T> c;
+    for (std::size_t s = 0; s < spans; ++s) {
+      const std::size_t column = s * kSpan<T>, columns = std::min(kSpan<T>, f.width - column);
+      for (std::size_t j = 0; j < columns; ++j) fill(c, j, (column + j) % f.channels);
+      const std::size_t at = begin * f.width + column;
+      Affine<T> a{x + at,  dy == nullptr ? nullptr : dy + at, out + at, f.width,
+                  std::min(end, f.rows) - begin, columns, stream};
+      affine(a, c);
+      if (end > f.rows && f.extra > column) {
+        const std::size_t skip = a.rows * f.width;
+        affine(Affine<T>{a.x + skip, a.dy == nullptr ? nullptr : a.dy + skip, a.out + skip, f.width,
+                         1, std::min(columns, f.extra - column), stream},
+               c);
+      }
+    }
+  });
+}
+
+template <class T>
+T rstd_of(T var, double eps) {
+  return T(1) / std::sqrt(var + static_cast<T>(eps));
+}
+
+}  // namespace
+
+template <class T>
+std::size_t batch_norm_scratch(std::size_t rows, std::size_t channels) {
+  const Folded f(rows, channels);
+  return (2 * block_count(f) + 1) * f.width * sizeof(T);
+}
+
+template <class T>
+void batch_norm_stats(const T* x, T* mean, T* var, std::size_t rows, std::size_t channels,
+                      std::span<std::byte> scratch) {
+  const Folded f(rows, channels);
+  each_strip<T>(f, x, nullptr, [&](const Strip<T>& s, std::size_t block, std::size_t column) {
+    moments(s, block_sums<T>(f, scratch, block, 0) + column,
+            block_sums<T>(f, scratch, block, 1) + column);
+  });
+  const double count = static_cast<double>(rows);
+  const std::size_t parts = block_count(f) * f.folds;
+  pool::parallel_for(channels, grain_for(parts * 8), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t channel = begin; channel < end; ++channel) {
+      double sum = 0, squares = 0;
+      each_part(f, channel, [&](std::size_t block, std::size_t j) {
+        const double n = count_of(f, block, j);
+        if (n > 0) sum += n * static_cast<double>(block_sums<T>(f, scratch, block, 0)[j]);
+      });
+      const double center = sum / count;
+      each_part(f, channel, [&](std::size_t block, std::size_t j) {
+        const double n = count_of(f, block, j);
+        if (n == 0) return;
+        const double away = static_cast<double>(block_sums<T>(f, scratch, block, 0)[j]) - center;
+        squares += static_cast<double>(block_sums<T>(f, scratch, block, 1)[j]) + n * away * away;
+      });
+      mean[channel] = static_cast<T>(center);
+      var[channel] = static_cast<T>(squares / count);
+    }
+  });
+}
+
+template <class T>
+void batch_norm_apply(const T* x, const T* mean, const T* var, const T* weight, const T* bias, T* y,
+                      std::size_t rows, std::size_t channels, double eps) {
+  affine_all<T>(Folded(rows, channels), x, nullptr, y,
+                [&](Coefficients<T>& c, std::size_t j, std::size_t channel) {
+                  c.shift[j] = mean[channel];
+                  c.scale[j] = rstd_of(var[channel], eps) * weight[channel];
+                  c.level[j] = bias[channel];
+                });
+}
+
+template <class T>
+void batch_norm_backward(const T* x, const T* mean, const T* var, const T* weight, const T* dy,
+                         T* dx, T* dweight, T* dbias, std::size_t rows, std::size_t channels,
+                         double eps, std::span<std::byte> scratch) {
+  const Folded f(rows, channels);
+  T* folded_mean = block_sums<T>(f, scratch, block_count(f), 0);
+  for (std::size_t j = 0; j < f.width; ++j) folded_mean[j] = mean[j % channels];
+  each_strip<T>(f, x, dy, [&](const Strip<T>& s, std::size_t block, std::size_t column) {
+    gradient_sums(s, folded_mean + column, block_sums<T>(f, scratch, block, 0) + column,
+                  block_sums<T>(f, scratch, block, 1) + column);
+  });
+  const std::size_t parts = block_count(f) * f.folds;
+  pool::parallel_for(channels, grain_for(parts * 8), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t channel = begin; channel < end; ++channel) {
+      double level = 0, along = 0;
+      each_part(f, channel, [&](std::size_t block, std::size_t j) {
+        level += static_cast<double>(block_sums<T>(f, scratch, block, 0)[j]);
+        along += static_cast<double>(block_sums<T>(f, scratch, block, 1)[j]);
+      });
+      dbias[channel] = static_cast<T>(level);
+      dweight[channel] = static_cast<T>(along * static_cast<double>(rstd_of(var[channel], eps)));
+    }
+  });
+  if (dx == nullptr) return;
+  const T count = static_cast<T>(rows);
+  affine_all<T>(f, x, dy, dx, [&](Coefficients<T>& c, std::size_t j, std::size_t channel) {
+    const T rstd = rstd_of(var[channel], eps);
+    c.shift[j] = mean[channel];
+    c.scale[j] = rstd * weight[channel];
+    c.level[j] = dbias[channel] / count;
+    c.slope[j] = rstd * (dweight[channel] / count);
+  });
+}
+
+#define EBB_BATCH_NORM(T)                                                                         \
+  template std::size_t batch_norm_scratch<T>(std::size_t, std::size_t);                           \
+  template void batch_norm_stats(const T*, T*, T*, std::size_t, std::size_t,                      \
+                                 std::span<std::byte>);                                           \
+  template void batch_norm_apply(const T*, const T*, const T*, const T*, const T*, T*,            \
+                                 std::size_t, std::size_t, double);                               \
+  template void batch_norm_backward(const T*, const T*, const T*, const T*, const T*, T*, T*, T*, \
+                                    std::size_t, std::size_t, double, std::span<std::byte>);
+EBB_BATCH_NORM(float)
+EBB_BATCH_NORM(double)
+#undef EBB_BATCH_NORM
+
+}  // namespace ebb::kernels
+#endif

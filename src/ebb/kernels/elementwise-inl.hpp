@@ -1,0 +1,137 @@
+// The loops under the elementwise kernels: a function of vectors, mapped over arrays.
+//
+// The last few elements of an array go through the same vector function as the rest, so a value's
+// result does not depend on where it stands.
+
+#if defined(EBB_KERNELS_ELEMENTWISE_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_KERNELS_ELEMENTWISE_INL_HPP_
+#undef EBB_KERNELS_ELEMENTWISE_INL_HPP_
+#else
+#define EBB_KERNELS_ELEMENTWISE_INL_HPP_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "ebb/kernels/convert-inl.hpp"
+#include "ebb/kernels/wide-inl.hpp"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE::map {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A lambda takes on neither the target nor the inlining of the function around it.
+#undef EBB_MAP_LAMBDA
+#define EBB_MAP_LAMBDA HWY_ATTR __attribute__((always_inline))
+
+// The first n lanes from p, zeros above. Touches no byte past n.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadPart(D d, const T* p, std::size_t n) {
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+  if constexpr (sizeof(T) >= 4) return hn::MaskedLoad(hn::FirstN(d, n), d, p);
+#endif
+  HWY_ALIGN T lanes[hn::MaxLanes(d)] = {};
+  std::memcpy(lanes, p, n * sizeof(T));
+  return hn::Load(d, lanes);
+}
+
+template <class D, class T>
+HWY_INLINE void StorePart(hn::Vec<D> v, D d, T* p, std::size_t n) {
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+  if constexpr (sizeof(T) >= 4) return hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+#endif
+  HWY_ALIGN T lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  std::memcpy(p, lanes, n * sizeof(T));
+}
+
+// An operand of a row: an array, or one value that stands for all.
+template <class T>
+struct Array {
+  const T* p;
+  template <class D>
+  HWY_INLINE VecOf<D> whole(D d, std::size_t i) const {
+    return LoadU(d, p + i);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> part(D d, std::size_t i, std::size_t n) const {
+    return LoadPart(d, p + i, n);
+  }
+};
+template <class T>
+struct Same {
+  T value;
+  template <class D>
+  HWY_INLINE VecOf<D> whole(D d, std::size_t) const {
+    return Set(d, value);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> part(D d, std::size_t, std::size_t) const {
+    return hn::Set(d, value);
+  }
+};
+
+// y[i] = f(d, operands[i]...). With kInStep several vectors go through f side by side (it pays where
+// f is long; f must take wide vectors).
+template <bool kInStep, class T, class F, class... Operand>
+HWY_INLINE void Map(T* y, std::size_t n, F f, Operand... in) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  if constexpr (kInStep) {
+    const WideTag<hn::ScalableTag<T>> w;
+    for (; i + kWide * lanes <= n; i += kWide * lanes) StoreU(f(w, in.whole(w, i)...), w, y + i);
+  } else {
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, in.whole(d, i)...), d, y + i);
+  }
+  while (i < n) {
+    const std::size_t part = n - i < lanes ? n - i : lanes;
+    StorePart(f(d, in.part(d, i, part)...), d, y + i, part);
+    i += part;
+  }
+}
+
+// Two operands, each an array (step 1) or one value (step 0).
+template <class T, class F>
+HWY_INLINE void Map2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
+                     std::size_t n, F f) {
+  if (step_a && step_b) return Map<false>(y, n, f, Array<T>{a}, Array<T>{b});
+  if (step_a) return Map<false>(y, n, f, Array<T>{a}, Same<T>{*b});
+  if (step_b) return Map<false>(y, n, f, Same<T>{*a}, Array<T>{b});
+  Map<false>(y, n, f, Same<T>{*a}, Same<T>{*b});
+}
+
+// Work that goes through a buffer is done in blocks of this many elements.
+inline constexpr std::size_t kBlock = 512;
+
+// n elements to `to`, past the caches where they lie on whole vectors.
+template <class T>
+HWY_INLINE void StreamBlock(const T* from, T* to, std::size_t n) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  if (reinterpret_cast<std::uintptr_t>(to) % (lanes * sizeof(T)) == 0)
+    for (; i + lanes <= n; i += lanes) hn::Stream(hn::Load(d, from + i), d, to + i);
+  if (i < n) std::memcpy(to + i, from + i, (n - i) * sizeof(T));
+}
+
+// make(i, m, p) writes elements [i, i + m) to p. Large outputs (`stream`) take the way past the
+// caches: they would not stay there, and reading them in to be overwritten costs bandwidth.
+template <class T, class F>
+HWY_INLINE void InBlocks(T* y, std::size_t n, bool stream, F make) {
+  if (!stream) return make(std::size_t{0}, n, y);
+  HWY_ALIGN T block[kBlock];
+  for (std::size_t i = 0; i < n; i += kBlock) {
+    const std::size_t m = n - i < kBlock ? n - i : kBlock;
+    make(i, m, block);
+    StreamBlock(block, y + i, m);
+  }
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE::map
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_KERNELS_ELEMENTWISE_INL_HPP_

@@ -1,0 +1,446 @@
+#include "ebb/kernels/gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ebb/base/half.hpp"
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/gemm_plan.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/gemm.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+#include "ebb/kernels/gemm_epilogue-inl.hpp"
+#include "ebb/kernels/gemm_pack-inl.hpp"
+#include "ebb/kernels/tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels {
+namespace HWY_NAMESPACE {
+
+template <class T>
+using TileFn = void (*)(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k,
+                        T* c, size_t c_row, size_t n, bool from_zero);
+
+template <int MR, int NV, class T>
+void TileOfPacked(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_k, T* c, size_t c_row,
+                  size_t n, bool from_zero) {
+  TilePacked<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
+}
+
+// [packed][rows - 1][vectors: 1, 2, 4]. Four vectors are for one or two rows, where two do not give
+// enough chains to fill the FMA units.
+template <class T>
+struct Tiles {
+  static constexpr TileFn<T> kFor[2][kTileRows][3] = {
+      {{Tile<1, 1, T>, Tile<1, 2, T>, Tile<1, 4, T>},
+       {Tile<2, 1, T>, Tile<2, 2, T>, Tile<2, 4, T>},
+       {Tile<3, 1, T>, Tile<3, 2, T>, nullptr},
+       {Tile<4, 1, T>, Tile<4, 2, T>, nullptr},
+       {Tile<5, 1, T>, Tile<5, 2, T>, nullptr},
+       {Tile<6, 1, T>, Tile<6, 2, T>, nullptr}},
+      {{TileOfPacked<1, 1, T>, TileOfPacked<1, 2, T>, TileOfPacked<1, 4, T>},
+       {TileOfPacked<2, 1, T>, TileOfPacked<2, 2, T>, TileOfPacked<2, 4, T>},
+       {TileOfPacked<3, 1, T>, TileOfPacked<3, 2, T>, nullptr},
+       {TileOfPacked<4, 1, T>, TileOfPacked<4, 2, T>, nullptr},
+       {TileOfPacked<5, 1, T>, TileOfPacked<5, 2, T>, nullptr},
+       {TileOfPacked<6, 1, T>, TileOfPacked<6, 2, T>, nullptr}}};
+};
+
+// `count` rows in tiles of at most kTileRows, as equal as can be: 32 is 6 6 5 5 5 5, not 6 6 6 6 6 2,
+// which would leave the last tile with too few chains.
+struct RowTiles {
+  size_t tiles, height, taller;  // so many tiles, the first few of which have a row more
+  explicit RowTiles(size_t rows)
+      : tiles((rows + kTileRows - 1) / kTileRows), height(rows / tiles), taller(rows % tiles) {}
+  size_t begin(size_t tile) const { return tile * height + HWY_MIN(tile, taller); }
+};
+
+// One part of C and of k, with what its threads share.
+template <class T>
+struct Part {
+  const Gemm& g;
+  const GemmPlan& plan;
+  size_t bias_step;
+  size_t i0, rows, j0, columns, k0, depth;
+  T* a_panels;
+  T* b_panels;
+  std::byte* own;
+
+  bool from_zero() const { return k0 == 0 && !g.accumulate; }
+  size_t blocks() const { return (rows + plan.block_rows - 1) / plan.block_rows; }
+  T* c(size_t i, size_t j) const { return static_cast<T*>(g.c) + (i0 + i) * g.ldc + j0 + j; }
+};
+
+template <class T>
+HWY_INLINE size_t PanelWidth(const GemmPlan& plan) {
+  return plan.vectors * TileLanes<T>();
+}
+
+template <class S>
+const S* At(const Operand& x, size_t row, size_t column) {
+  return static_cast<const S*>(x.data) + row * x.ld + column;
+}
+
+// Columns [j, j + n) of the part, k in [k, k + kc) of the product, to one panel.
+template <class T, class S>
+HWY_NOINLINE void PackPanelOf(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* panel,
+                              size_t width) {
+  const Operand& b = part.g.b;
+  if (b.transposed) {
+    PackTurned<T, S>(At<S>(b, part.j0 + j, k), b.ld, n, kc, panel, width);
+  } else {
+    PackCopied<T, S>(At<S>(b, k, part.j0 + j), b.ld, n, kc, panel, width);
+  }
+}
+
+template <class T>
+void PackPanel(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* panel,
+               size_t width) {
+  if constexpr (sizeof(T) == 8) {
+    PackPanelOf<T, double>(part, j, n, k, kc, panel, width);
+  } else {
+    switch (part.g.b.type) {
+      case Storage::bf16: return PackPanelOf<T, bf16>(part, j, n, k, kc, panel, width);
+      case Storage::f16: return PackPanelOf<T, f16>(part, j, n, k, kc, panel, width);
+      default: return PackPanelOf<T, float>(part, j, n, k, kc, panel, width);
+    }
+  }
+}
+
+// Where rows [i, …) of packed A start for the step of k that begins at k (both within the part):
+// steps lie one after the other, tiles within a step.
+template <class T>
+HWY_INLINE T* PackedRowsAt(const Part<T>& part, size_t i, size_t k, size_t kc) {
+  return part.a_panels + k * part.rows + i * kc;
+}
+
+// Rows that are packed in short runs of k, so that neighbouring tiles read the same lines of A.
+constexpr size_t kPackRun = 32;
+
+template <class T, class S>
+HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end) {
+  const Operand& a = part.g.a;
+  const RowTiles tiles(part.rows);
+  for (size_t k = 0; k < part.depth; k += part.plan.step) {
+    const size_t kc = HWY_MIN(part.plan.step, part.depth - k);
+    if (!a.transposed) {
+      for (size_t t = tile; t < tile_end; ++t) {
+        const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
+        PackTurned<T, S>(At<S>(a, part.i0 + i, part.k0 + k), a.ld, height, kc,
+                         PackedRowsAt(part, i, k, kc), height);
+      }
+      continue;
+    }
+    for (size_t run = 0; run < kc; run += kPackRun) {
+      const size_t length = HWY_MIN(kPackRun, kc - run);
+      for (size_t t = tile; t < tile_end; ++t) {
+        const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
+        PackCopiedNarrow<T, S>(At<S>(a, part.k0 + k + run, part.i0 + i), a.ld,
+                               part.g.m - part.i0 - i, length,
+                               PackedRowsAt(part, i, k, kc) + run * height, height);
+      }
+    }
+  }
+}
+
+template <class T>
+void PackRows(const Part<T>& part, size_t tile, size_t tile_end) {
+  if constexpr (sizeof(T) == 8) {
+    PackRowsOf<T, double>(part, tile, tile_end);
+  } else {
+    switch (part.g.a.type) {
+      case Storage::bf16: return PackRowsOf<T, bf16>(part, tile, tile_end);
+      case Storage::f16: return PackRowsOf<T, f16>(part, tile, tile_end);
+      default: return PackRowsOf<T, float>(part, tile, tile_end);
+    }
+  }
+}
+
+constexpr size_t kPackTiles = 8;   // of A in a packing task
+constexpr size_t kPackPanels = 4;  // of B
+
+template <class T>
+size_t PackTasksOfA(const Part<T>& part) {
+  return part.plan.pack_a ? (RowTiles(part.rows).tiles + kPackTiles - 1) / kPackTiles : 0;
+}
+
+template <class T>
+size_t PackTasksOfB(const Part<T>& part) {
+  if (part.plan.panels != PanelsOfB::shared) return 0;
+  const size_t width = PanelWidth<T>(part.plan) * kPackPanels;
+  return (part.columns + width - 1) / width;
+}
+
+// Packing tasks: first those of A, then those of B.
+template <class T>
+void Pack(const Part<T>& part, size_t begin, size_t end) {
+  const size_t of_a = PackTasksOfA(part), tiles = RowTiles(part.rows).tiles;
+  const size_t width = PanelWidth<T>(part.plan);
+  for (size_t task = begin; task < end; ++task) {
+    if (task < of_a) {
+      PackRows(part, task * kPackTiles, HWY_MIN(tiles, (task + 1) * kPackTiles));
+      continue;
+    }
+    const size_t first = (task - of_a) * kPackPanels * width;
+    const size_t last = HWY_MIN(part.columns, first + kPackPanels * width);
+    const size_t run = part.g.b.transposed ? part.depth : kPackRun;
+    for (size_t k = 0; k < part.depth; k += run) {
+      const size_t length = HWY_MIN(run, part.depth - k);
+      for (size_t j = first; j < last; j += width) {
+        PackPanel(part, j, HWY_MIN(width, last - j), part.k0 + k, length,
+                  part.b_panels + j * part.depth + k * width, width);
+      }
+    }
+  }
+}
+
+// Rows [tile, tile_end) of tiles × one panel of n columns from j, over one step of k.
+template <class T>
+HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, size_t n,
+                               const T* b, size_t b_k, size_t k, size_t kc, bool from_zero) {
+  const Gemm& g = part.g;
+  const RowTiles tiles(part.rows);
+  const size_t lanes = TileLanes<T>();
+  const bool packed = part.plan.pack_a;
+  const size_t a_row = g.a.transposed ? 1 : g.a.ld, a_k = g.a.transposed ? g.a.ld : 1;
+  const T* a = packed ? PackedRowsAt(part, 0, k, kc)
+                      : static_cast<const T*>(g.a.data) + part.i0 * a_row + (part.k0 + k) * a_k;
+  if (packed) {
+    for (size_t t = tile, i = tiles.begin(t); t < tile_end; ++t) {
+      const size_t next = tiles.begin(t + 1);
+      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+      if (t + 1 < tile_end) {
+        for (size_t r = next; r < tiles.begin(t + 2); ++r) hwy::Prefetch(part.c(r, j));
+      }
+      Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + i * kc, 0, 0, b, b_k, part.c(i, j), g.ldc, n,
+                                               from_zero);
+      i = next;
+    }
+  } else {
+    for (size_t t = tile, i = tiles.begin(t); t < tile_end; ++t) {
+      const size_t next = tiles.begin(t + 1);
+      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+      Tiles<T>::kFor[0][next - i - 1][vectors](kc, a + i * a_row, a_row, a_k, b, b_k, part.c(i, j),
+                                               g.ldc, n, from_zero);
+      i = next;
+    }
+  }
+}
+
+// Computing tasks: block of rows × range of columns, blocks outermost, so that threads work on one
+// block of A at a time.
+template <class T>
+void Compute(const Part<T>& part, size_t begin, size_t end) {
+  const Gemm& g = part.g;
+  const GemmPlan& plan = part.plan;
+  const size_t width = PanelWidth<T>(plan), panels = (part.columns + width - 1) / width;
+  const size_t tiles = RowTiles(part.rows).tiles, blocks = part.blocks();
+  const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
+  T* own = reinterpret_cast<T*>(part.own + thread * plan.own_bytes);
+  const bool finish = part.k0 + part.depth == g.k &&
+                      (g.bias || g.pre || g.activation != Activation::none);
+  for (size_t task = begin; task < end; ++task) {
+    const size_t block = task / plan.tasks_across, across = task % plan.tasks_across;
+    const size_t tile = block * tiles / blocks, tile_end = (block + 1) * tiles / blocks;
+    const size_t j_begin = across * panels / plan.tasks_across * width;
+    const size_t j_end =
+        HWY_MIN(part.columns, (across + 1) * panels / plan.tasks_across * width);
+    for (size_t k = 0; k < part.depth; k += plan.step) {
+      const size_t kc = HWY_MIN(plan.step, part.depth - k);
+      const bool from_zero = k == 0 && part.from_zero();
+      const bool last = finish && k + kc == part.depth;
+      for (size_t j = j_begin; j < j_end; j += width) {
+        const size_t n = HWY_MIN(width, j_end - j);
+        const T* b = own;
+        size_t b_k = width;
+        if (plan.panels == PanelsOfB::shared) {
+          b = part.b_panels + j * part.depth + k * width;
+        } else if (plan.panels == PanelsOfB::in_place && n == width) {
+          b = At<T>(g.b, part.k0 + k, part.j0 + j);
+          b_k = g.b.ld;
+        } else {
+          PackPanel(part, j, n, part.k0 + k, kc, own, width);
+        }
+        ComputePanel(part, tile, tile_end, j, n, b, b_k, k, kc, from_zero);
+        if (last) {
+          const size_t i = RowTiles(part.rows).begin(tile);
+          const size_t offset = (part.i0 + i) * g.ldc + part.j0 + j;
+          FinishBlock<T>(g.activation,
+                         {static_cast<T*>(g.c) + offset,
+                          g.pre ? static_cast<T*>(g.pre) + offset : nullptr, g.ldc,
+                          RowTiles(part.rows).begin(tile_end) - i, n,
+                          g.bias ? static_cast<const T*>(g.bias) + (part.j0 + j) * part.bias_step
+                                 : nullptr,
+                          part.bias_step});
+        }
+      }
+    }
+  }
+}
+
+// A product over no k at all.
+template <class T>
+void ComputeEmpty(const Gemm& g, size_t bias_step) {
+  if (!g.accumulate) {
+    for (size_t i = 0; i < g.m; ++i) {
+      std::memset(static_cast<T*>(g.c) + i * g.ldc, 0, g.n * sizeof(T));
+    }
+  }
+  FinishBlock<T>(g.activation, {static_cast<T*>(g.c), static_cast<T*>(g.pre), g.ldc, g.m, g.n,
+                                static_cast<const T*>(g.bias), bias_step});
+}
+
+template <class T>
+void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
+  const Gemm& g = oriented.product;
+  if (g.k == 0) return ComputeEmpty<T>(g, oriented.bias_step);
+  T* a_panels = reinterpret_cast<T*>(scratch);
+  T* b_panels = reinterpret_cast<T*>(scratch + plan.a_bytes);
+  std::byte* own = scratch + plan.a_bytes + plan.b_bytes;
+  for (size_t j = 0; j < g.n; j += plan.columns) {
+    for (size_t i = 0; i < g.m; i += plan.rows) {
+      for (size_t k = 0; k < g.k; k += plan.depth) {
+        const Part<T> part{g,
+                           plan,
+                           oriented.bias_step,
+                           i,
+                           HWY_MIN(plan.rows, g.m - i),
+                           j,
+                           HWY_MIN(plan.columns, g.n - j),
+                           k,
+                           HWY_MIN(plan.depth, g.k - k),
+                           a_panels,
+                           b_panels,
+                           own};
+        const size_t packs = PackTasksOfA(part) + PackTasksOfB(part);
+        const size_t tasks = part.blocks() * plan.tasks_across;
+        if (!plan.parallel) {
+          if (packs != 0) Pack(part, 0, packs);
+          Compute(part, 0, tasks);
+          continue;
+        }
+        pool::parallel_for(packs, plan.panels == PanelsOfB::shared ? 1 : 8,
+                           [&](size_t begin, size_t end) { Pack(part, begin, end); });
+        pool::parallel_for(tasks, 1, [&](size_t begin, size_t end) { Compute(part, begin, end); });
+      }
+    }
+  }
+}
+
+void Run(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
+  if (oriented.product.c_type == Storage::f64) return RunAs<double>(oriented, plan, scratch);
+  RunAs<float>(oriented, plan, scratch);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+HWY_EXPORT(Run);
+
+namespace {
+
+std::size_t thread_count() { return static_cast<std::size_t>(pool::threads()); }
+
+std::size_t size_of(Storage type) {
+  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
+}
+
+std::size_t scratch_of(const GemmPlan& plan, std::size_t threads) {
+  return plan.a_bytes + plan.b_bytes + plan.own_bytes * threads;
+}
+
+// A batch is run either as one tall product, where all share B and rows follow on rows; or each
+// product by one thread, several at a time; or one product after the other by all threads.
+enum class Order : std::uint8_t { tall, each_by_one, each_by_all };
+
+struct BatchPlan {
+  Order order;
+  Gemm product;                // of which there are `count`, or 1 if tall
+  std::size_t grain = 1;       // products that a thread takes at a time
+  std::size_t scratch = 0;     // of one product
+};
+
+constexpr std::size_t kOneThreadBytes = 2 << 20;     // of scratch, at most, to give each thread one
+constexpr std::size_t kGrainProducts = 1'000'000;    // multiply-adds that a thread takes at a time
+
+BatchPlan plan_batch(const GemmBatch& batch) {
+  const Gemm& g = batch.first;
+  if (batch.count == 1) return {Order::tall, g, 1, gemm_scratch(g)};
+  if (batch.b_stride == 0 && !g.a.transposed && batch.a_stride == g.m * g.a.ld &&
+      batch.c_stride == g.m * g.ldc) {
+    Gemm tall = g;
+    tall.m *= batch.count;
+    return {Order::tall, tall, 1, gemm_scratch(tall)};
+  }
+  const std::size_t threads = thread_count();
+  const std::size_t alone = scratch_of(plan_gemm(orient(g).product, 1), 1);
+  const std::size_t products = g.m * g.n * g.k;
+  if (batch.count >= threads && alone <= kOneThreadBytes) {
+    const std::size_t grain =
+        std::clamp<std::size_t>(kGrainProducts / (products + 1), 1, batch.count);
+    return {Order::each_by_one, g, grain, (alone + 63) / 64 * 64};
+  }
+  return {Order::each_by_all, g, 1, gemm_scratch(g)};
+}
+
+// Product i of the batch.
+Gemm nth(const GemmBatch& batch, std::size_t i) {
+  const auto ahead = [i](const void* data, std::size_t stride, Storage type) {
+    return static_cast<const void*>(static_cast<const std::byte*>(data) +
+                                    i * stride * size_of(type));
+  };
+  Gemm g = batch.first;
+  g.a.data = ahead(g.a.data, batch.a_stride, g.a.type);
+  g.b.data = ahead(g.b.data, batch.b_stride, g.b.type);
+  g.c = const_cast<void*>(ahead(g.c, batch.c_stride, g.c_type));
+  if (g.pre) g.pre = const_cast<void*>(ahead(g.pre, batch.c_stride, g.c_type));
+  return g;
+}
+
+}  // namespace
+
+std::size_t gemm_scratch(const Gemm& product) {
+  const std::size_t threads = thread_count();
+  return scratch_of(plan_gemm(orient(product).product, threads), threads);
+}
+
+void gemm(const Gemm& product, std::span<std::byte> scratch) {
+  if (product.m == 0 || product.n == 0) return;
+  const Oriented oriented = orient(product);
+  HWY_DYNAMIC_DISPATCH(Run)(oriented, plan_gemm(oriented.product, thread_count()), scratch.data());
+}
+
+std::size_t gemm_scratch(const GemmBatch& batch) {
+  if (batch.count == 0) return 0;
+  const BatchPlan plan = plan_batch(batch);
+  return plan.order == Order::each_by_one ? plan.scratch * thread_count() : plan.scratch;
+}
+
+void gemm(const GemmBatch& batch, std::span<std::byte> scratch) {
+  if (batch.count == 0 || batch.first.m == 0 || batch.first.n == 0) return;
+  const BatchPlan plan = plan_batch(batch);
+  if (plan.order == Order::tall) return gemm(plan.product, scratch);
+  if (plan.order == Order::each_by_all) {
+    for (std::size_t i = 0; i < batch.count; ++i) gemm(nth(batch, i), scratch);
+    return;
+  }
+  const GemmPlan alone = plan_gemm(orient(batch.first).product, 1);
+  pool::parallel_for(batch.count, plan.grain, [&](std::size_t begin, std::size_t end) {
+    const auto thread = static_cast<std::size_t>(pool::thread_index());
+    std::byte* mine = scratch.data() + thread * plan.scratch;
+    for (std::size_t i = begin; i < end; ++i) {
+      HWY_DYNAMIC_DISPATCH(Run)(orient(nth(batch, i)), alone, mine);
+    }
+  });
+}
+
+}  // namespace ebb::kernels
+#endif

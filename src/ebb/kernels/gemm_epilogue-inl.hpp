@@ -1,0 +1,105 @@
+// What follows the last k of a product: bias, a copy of the value before the activation, and the
+// activation, on a block of C that is still in cache.
+
+#if defined(EBB_KERNELS_GEMM_EPILOGUE_INL_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_KERNELS_GEMM_EPILOGUE_INL_
+#undef EBB_KERNELS_GEMM_EPILOGUE_INL_
+#else
+#define EBB_KERNELS_GEMM_EPILOGUE_INL_
+#endif
+
+#include <cstddef>
+#include <cstring>
+
+#include "ebb/kernels/gemm.hpp"
+#include "ebb/kernels/math-inl.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <Activation kActivation, class D, class V>
+HWY_INLINE V Activate(D d, V v) {
+  if constexpr (kActivation == Activation::relu) {  // a NaN and a -0 stay
+    return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Zero(d), v);
+  }
+  if constexpr (kActivation == Activation::tanh) return Tanh(d, v);
+  if constexpr (kActivation == Activation::sigmoid) return Sigmoid(d, v);
+  if constexpr (kActivation == Activation::gelu) return Gelu(d, v);
+  if constexpr (kActivation == Activation::gelu_tanh) return GeluTanh(d, v);
+  if constexpr (kActivation == Activation::silu) return Silu(d, v);
+  return v;
+}
+
+// rows × columns of C from c, and of pre from pre unless null; bias[0] belongs to the first column
+// (and, with bias_step 0, to all).
+template <class T>
+struct Finish {
+  T* c;
+  T* pre;
+  size_t ld, rows, columns;
+  const T* bias;
+  size_t bias_step;
+};
+
+template <Activation kActivation, class T>
+HWY_NOINLINE void FinishWith(const Finish<T>& f) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d);
+  constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
+  for (size_t j = 0; j < f.columns; j += lanes) {
+    const size_t real = HWY_MIN(lanes, f.columns - j);
+    HWY_ALIGN T edge[kMost] = {};
+    V bias = hn::Zero(d);
+    if (f.bias && f.bias_step == 0) {
+      bias = hn::Set(d, f.bias[0]);
+    } else if (f.bias) {
+      std::memcpy(edge, f.bias + j, real * sizeof(T));
+      bias = hn::Load(d, edge);
+    }
+    for (size_t i = 0; i < f.rows; ++i) {
+      T* c = f.c + i * f.ld + j;
+      V v;
+      if (real == lanes) {
+        v = hn::LoadU(d, c);
+      } else {
+        std::memcpy(edge, c, real * sizeof(T));
+        v = hn::Load(d, edge);
+      }
+      if (f.bias) v = hn::Add(v, bias);
+      const V out = Activate<kActivation>(d, v);
+      if (real == lanes) {
+        if (f.pre) hn::StoreU(v, d, f.pre + i * f.ld + j);
+        hn::StoreU(out, d, c);
+      } else {
+        hn::Store(v, d, edge);
+        if (f.pre) std::memcpy(f.pre + i * f.ld + j, edge, real * sizeof(T));
+        hn::Store(out, d, edge);
+        std::memcpy(c, edge, real * sizeof(T));
+      }
+    }
+  }
+}
+
+template <class T>
+void FinishBlock(Activation activation, const Finish<T>& f) {
+  switch (activation) {
+    case Activation::none: return FinishWith<Activation::none, T>(f);
+    case Activation::relu: return FinishWith<Activation::relu, T>(f);
+    case Activation::tanh: return FinishWith<Activation::tanh, T>(f);
+    case Activation::sigmoid: return FinishWith<Activation::sigmoid, T>(f);
+    case Activation::gelu: return FinishWith<Activation::gelu, T>(f);
+    case Activation::gelu_tanh: return FinishWith<Activation::gelu_tanh, T>(f);
+    case Activation::silu: return FinishWith<Activation::silu, T>(f);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace ebb::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_KERNELS_GEMM_EPILOGUE_INL_

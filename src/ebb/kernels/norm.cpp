@@ -1,0 +1,381 @@
+#include "ebb/kernels/norm.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/rows.hpp"
+#include "ebb/kernels/turns.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/norm.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/rows-inl.hpp"
+
+#ifndef EBB_KERNELS_NORM_ONCE_
+#define EBB_KERNELS_NORM_ONCE_
+namespace ebb::kernels {
+namespace {
+
+template <class T>
+struct RowStats {
+  T mean, rstd;  // mean is 0 for rms_norm
+};
+constexpr std::size_t kMostRows = 256;  // whose statistics wait on the stack
+
+template <class T>
+struct NormArrays {
+  const T* x = nullptr;       // (rows, n)
+  const T* weight = nullptr;  // (n)
+  const T* bias = nullptr;    // (n)
+  const T* dy = nullptr;      // (rows, n)
+  T* out = nullptr;           // y or dx, (rows, n)
+  T* dweight = nullptr;       // (n)
+  T* dbias = nullptr;         // (n)
+  std::size_t n = 0;
+  T eps = 0;
+  bool centered = false;  // layer_norm
+  bool stream = false;
+};
+
+}  // namespace
+}  // namespace ebb::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+// Sum of a row.
+template <class T>
+struct Level {
+  const T* x;
+  RowSum<T> sum;
+  HWY_INLINE explicit Level(const T* row) : x(row) {}
+  template <class Amount>
+  HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
+    sum.set(k, hn::Add(sum.lanes[k], load(x + i, amount)), amount);
+  }
+};
+
+// Sum of squared distances from the mean (from zero, where not centered).
+template <class T, bool kCentered>
+struct Spread {
+  const T* x;
+  RowVec<T> mean;
+  RowSum<T> sum;
+  HWY_INLINE Spread(const T* row, T m) : x(row), mean(hn::Set(RowTag<T>(), m)) {}
+  template <class Amount>
+  HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
+    auto v = load(x + i, amount);
+    if constexpr (kCentered) v = hn::Sub(v, mean);
+    sum.set(k, hn::MulAdd(v, v, sum.lanes[k]), amount);
+  }
+  HWY_INLINE T rstd(T count, T eps) { return T(1) / std::sqrt(sum.total() / count + eps); }
+};
+
+// Three rows are under way at a time: the mean of one, the spread of the one before it, the result
+// of the one before that. Chains of additions leave gaps; so stages of different rows fill them, and
+// memory is read and written evenly. rms_norm has no first stage.
+template <class T, bool kCentered, class Out>
+void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
+  const RowTag<T> d;
+  const std::size_t n = a.n;
+  const T* weight = a.weight;
+  const T* bias = a.bias;
+  const T count = static_cast<T>(n);
+  T mean = 0;
+  RowStats<T> ready = {0, 0};
+  for (std::size_t t = begin; t < end + 2; ++t) {
+    const bool reads = t < end, spreads = t >= begin + 1 && t <= end, writes = t >= begin + 2;
+    const std::size_t spread_row = spreads ? t - 1 : begin, row = writes ? t - 2 : begin;
+    Level<T> first(a.x + (reads ? t : begin) * n);
+    Spread<T, kCentered> second(a.x + spread_row * n, mean);
+    const T* x = a.x + row * n;
+    T* y = a.out + row * n;
+    const auto vmean = hn::Set(d, ready.mean), rstd = hn::Set(d, ready.rstd);
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      auto v = load(x + i, amount);
+      if constexpr (kCentered) {
+        v = hn::MulAdd(hn::Mul(hn::Sub(v, vmean), rstd), load(weight + i, amount),
+                       load(bias + i, amount));
+      } else {
+        v = hn::Mul(hn::Mul(v, rstd), load(weight + i, amount));
+      }
+      store<T>(v, y + i, stored<Out>(amount));
+    };
+    if (reads && spreads && writes) {
+      if constexpr (kCentered) {
+        walk<T>(n, first, second, third);
+      } else {
+        walk<T>(n, second, third);
+      }
+    } else {
+      if (writes) walk<T>(n, third);
+      if (spreads) walk<T>(n, second);
+      if (reads && kCentered) walk<T>(n, first);
+    }
+    ready = {mean, second.rstd(count, a.eps)};
+    mean = kCentered ? first.sum.total() / count : T(0);
+  }
+}
+
+// As above with a stage more: sums of g = dy * weight and of g * xh, xh the normalised x.
+template <class T, bool kCentered>
+struct GradientSums {
+  const T* x;
+  const T* dy;
+  const T* weight;
+  RowVec<T> mean, rstd;
+  RowSum<T> level, along;
+  HWY_INLINE GradientSums(const T* x_row, const T* dy_row, const T* w, RowStats<T> stats)
+      : x(x_row), dy(dy_row), weight(w), mean(hn::Set(RowTag<T>(), stats.mean)),
+        rstd(hn::Set(RowTag<T>(), stats.rstd)) {}
+  template <class Amount>
+  HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
+    auto v = load(x + i, amount);
+    if constexpr (kCentered) v = hn::Sub(v, mean);
+    const auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));
+    along.set(k, hn::MulAdd(g, hn::Mul(v, rstd), along.lanes[k]), amount);
+    if constexpr (kCentered) level.set(k, hn::Add(level.lanes[k], g), amount);
+  }
+};
+
+template <class T, bool kCentered, class Out>
+void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end,
+                   RowStats<T>* stats) {
+  const RowTag<T> d;
+  const std::size_t n = a.n, rows = end - begin;
+  const T* weight = a.weight;
+  const T count = static_cast<T>(n);
+  const bool wants_dx = a.out != nullptr;
+  T mean = 0, along = 0, level = 0;
+  for (std::size_t t = 0; t < rows + (wants_dx ? 3 : 1); ++t) {
+    const bool reads = t < rows, spreads = t >= 1 && t <= rows;
+    const bool sums = wants_dx && t >= 2 && t <= rows + 1, writes = wants_dx && t >= 3;
+    const auto at = [&](bool on, std::size_t behind) { return begin + (on ? t - behind : 0); };
+    Level<T> first(a.x + at(reads, 0) * n);
+    Spread<T, kCentered> second(a.x + at(spreads, 1) * n, mean);
+    const std::size_t sum_row = at(sums, 2), row = at(writes, 3);
+    GradientSums<T, kCentered> third(a.x + sum_row * n, a.dy + sum_row * n, weight,
+                                     sums ? stats[t - 2] : RowStats<T>{0, 0});
+    const RowStats<T> ready = writes ? stats[t - 3] : RowStats<T>{0, 0};
+    const auto vmean = hn::Set(d, ready.mean), rstd = hn::Set(d, ready.rstd);
+    const auto valong = hn::Set(d, along), vlevel = hn::Set(d, level);
+    const T* x = a.x + row * n;
+    const T* dy = a.dy + row * n;
+    T* dx = wants_dx ? a.out + row * n : nullptr;
+    const auto fourth = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      auto v = load(x + i, amount);
+      if constexpr (kCentered) v = hn::Sub(v, vmean);
+      auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));
+      if constexpr (kCentered) g = hn::Sub(g, vlevel);
+      const auto result = hn::Mul(rstd, hn::NegMulAdd(hn::Mul(v, rstd), valong, g));
+      store<T>(result, dx + i, stored<Out>(amount));
+    };
+    if (reads && spreads && sums && writes) {
+      if constexpr (kCentered) {
+        walk<T>(n, first, second, third, fourth);
+      } else {
+        walk<T>(n, second, third, fourth);
+      }
+    } else {
+      if (writes) walk<T>(n, fourth);
+      if (sums) walk<T>(n, third);
+      if (spreads) walk<T>(n, second);
+      if (reads && kCentered) walk<T>(n, first);
+    }
+    along = third.along.total() / count;
+    level = third.level.total() / count;
+    if (spreads) stats[t - 1] = {mean, second.rstd(count, a.eps)};
+    mean = kCentered ? first.sum.total() / count : T(0);
+  }
+}
+
+// Adds kRows rows to dweight and dbias, in order.
+template <class T, bool kCentered, std::size_t kRows>
+HWY_INLINE void add_rows(const NormArrays<T>& a, std::size_t row, const RowStats<T>* stats) {
+  const RowTag<T> d;
+  const T* x = a.x + row * a.n;
+  const T* dy = a.dy + row * a.n;
+  RowVec<T> mean[kRows], rstd[kRows];
+  for (std::size_t r = 0; r < kRows; ++r) {
+    mean[r] = hn::Set(d, stats[r].mean);
+    rstd[r] = hn::Set(d, stats[r].rstd);
+  }
+  each_vector<T>(a.n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    auto weight_sum = hn::Zero(d), bias_sum = hn::Zero(d);
+    if (a.dweight != nullptr) weight_sum = load(a.dweight + i, amount);
+    if (a.dbias != nullptr) bias_sum = load(a.dbias + i, amount);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      auto v = load(x + r * a.n + i, amount);
+      if constexpr (kCentered) v = hn::Sub(v, mean[r]);
+      const auto g = load(dy + r * a.n + i, amount);
+      weight_sum = hn::MulAdd(g, hn::Mul(v, rstd[r]), weight_sum);
+      bias_sum = hn::Add(bias_sum, g);
+    }
+    if (a.dweight != nullptr) store<T>(weight_sum, a.dweight + i, amount);
+    if (a.dbias != nullptr) store<T>(bias_sum, a.dbias + i, amount);
+  });
+}
+
+template <class T, bool kCentered>
+void add_columns(const NormArrays<T>& a, std::size_t begin, std::size_t end,
+                 const RowStats<T>* stats) {
+  constexpr std::size_t kRows = 4;
+  std::size_t row = begin;
+  for (; row + kRows <= end; row += kRows) {
+    add_rows<T, kCentered, kRows>(a, row, stats + (row - begin));
+  }
+  for (; row < end; ++row) add_rows<T, kCentered, 1>(a, row, stats + (row - begin));
+}
+
+template <class T, bool kCentered>
+void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
+  if (!a.stream) return forward_rows<T, kCentered, Whole>(a, begin, end);
+  forward_rows<T, kCentered, Streamed>(a, begin, end);
+  hwy::FlushStream();
+}
+
+template <class T, bool kCentered>
+void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end,
+                   RowStats<T>* stats) {
+  if (!a.stream) return backward_rows<T, kCentered, Whole>(a, begin, end, stats);
+  backward_rows<T, kCentered, Streamed>(a, begin, end, stats);
+  hwy::FlushStream();
+}
+
+#define EBB_NORM_TARGETS(T, suffix)                                                            \
+  void norm_forward_##suffix(const NormArrays<T>& a, std::size_t begin, std::size_t end) {     \
+    a.centered ? forward_rows<T, true>(a, begin, end) : forward_rows<T, false>(a, begin, end); \
+  }                                                                                            \
+  void norm_backward_##suffix(const NormArrays<T>& a, std::size_t begin, std::size_t end,      \
+                              RowStats<T>* stats) {                                            \
+    a.centered ? backward_rows<T, true>(a, begin, end, stats)                                  \
+               : backward_rows<T, false>(a, begin, end, stats);                                \
+  }                                                                                            \
+  void norm_columns_##suffix(const NormArrays<T>& a, std::size_t begin, std::size_t end,       \
+                             const RowStats<T>* stats) {                                       \
+    a.centered ? add_columns<T, true>(a, begin, end, stats)                                    \
+               : add_columns<T, false>(a, begin, end, stats);                                  \
+  }
+
+EBB_NORM_TARGETS(float, f32)
+EBB_NORM_TARGETS(double, f64)
+#undef EBB_NORM_TARGETS
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+
+HWY_EXPORT(norm_forward_f32);
+HWY_EXPORT(norm_forward_f64);
+HWY_EXPORT(norm_backward_f32);
+HWY_EXPORT(norm_backward_f64);
+HWY_EXPORT(norm_columns_f32);
+HWY_EXPORT(norm_columns_f64);
+
+void forward_part(const NormArrays<float>& a, std::size_t begin, std::size_t end) {
+  HWY_DYNAMIC_DISPATCH(norm_forward_f32)(a, begin, end);
+}
+void forward_part(const NormArrays<double>& a, std::size_t begin, std::size_t end) {
+  HWY_DYNAMIC_DISPATCH(norm_forward_f64)(a, begin, end);
+}
+void backward_part(const NormArrays<float>& a, std::size_t begin, std::size_t end,
+                   RowStats<float>* stats) {
+  HWY_DYNAMIC_DISPATCH(norm_backward_f32)(a, begin, end, stats);
+}
+void backward_part(const NormArrays<double>& a, std::size_t begin, std::size_t end,
+                   RowStats<double>* stats) {
+  HWY_DYNAMIC_DISPATCH(norm_backward_f64)(a, begin, end, stats);
+}
+void column_part(const NormArrays<float>& a, std::size_t begin, std::size_t end,
+                 const RowStats<float>* stats) {
+  HWY_DYNAMIC_DISPATCH(norm_columns_f32)(a, begin, end, stats);
+}
+void column_part(const NormArrays<double>& a, std::size_t begin, std::size_t end,
+                 const RowStats<double>* stats) {
+  HWY_DYNAMIC_DISPATCH(norm_columns_f64)(a, begin, end, stats);
+}
+
+template <class T>
+void norm_forward(NormArrays<T> a, std::size_t rows) {
+  a.stream = a.x != a.out && worth_streaming(a.out, a.n * sizeof(T), rows);
+  // Rows under way fill and drain at the ends of a part: of large arrays, parts are long.
+  const std::size_t grain = std::max<std::size_t>(grain_for(a.n * 2), a.stream ? (1 << 18) / a.n : 0);
+  pool::parallel_for(rows, grain, [&](std::size_t begin, std::size_t end) {
+    forward_part(a, begin, end);
+  });
+}
+
+template <class T>
+void norm_backward(NormArrays<T> a, std::size_t rows) {
+  // Enough rows that handing the sums from core to core costs little, few enough that x and dy are
+  // still in the core's own cache when its turn comes.
+  constexpr std::size_t kPartBytes = std::size_t{128} << 10;
+  const std::size_t row_bytes = std::max<std::size_t>(1, 2 * a.n * sizeof(T));
+  const std::size_t part_rows = std::clamp<std::size_t>(kPartBytes / row_bytes, 1, kMostRows);
+  a.stream = a.out != nullptr && a.dy != a.out && worth_streaming(a.out, a.n * sizeof(T), rows);
+  Turns turns;
+  pool::parallel_for(rows, part_rows, [&](std::size_t first, std::size_t last) {
+    for (std::size_t begin = first; begin < last; begin += part_rows) {
+      const std::size_t end = std::min(last, begin + part_rows);
+      RowStats<T> stats[kMostRows];
+      backward_part(a, begin, end, stats);
+      turns.wait(begin);
+      if (a.dweight != nullptr || a.dbias != nullptr) column_part(a, begin, end, stats);
+      turns.done(end);
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void layer_norm(const T* x, const T* weight, const T* bias, T* y, std::size_t rows, std::size_t n,
+                double eps) {
+  norm_forward<T>({.x = x, .weight = weight, .bias = bias, .out = y, .n = n,
+                   .eps = static_cast<T>(eps), .centered = true},
+                  rows);
+}
+
+template <class T>
+void rms_norm(const T* x, const T* weight, T* y, std::size_t rows, std::size_t n, double eps) {
+  norm_forward<T>({.x = x, .weight = weight, .out = y, .n = n, .eps = static_cast<T>(eps)}, rows);
+}
+
+template <class T>
+void layer_norm_backward(const T* x, const T* weight, const T* dy, T* dx, T* dweight, T* dbias,
+                         std::size_t rows, std::size_t n, double eps) {
+  norm_backward<T>({.x = x, .weight = weight, .dy = dy, .out = dx, .dweight = dweight,
+                    .dbias = dbias, .n = n, .eps = static_cast<T>(eps), .centered = true},
+                   rows);
+}
+
+template <class T>
+void rms_norm_backward(const T* x, const T* weight, const T* dy, T* dx, T* dweight,
+                       std::size_t rows, std::size_t n, double eps) {
+  norm_backward<T>({.x = x, .weight = weight, .dy = dy, .out = dx, .dweight = dweight, .n = n,
+                    .eps = static_cast<T>(eps)},
+                   rows);
+}
+
+#define EBB_NORM(T)                                                                              \
+  template void layer_norm(const T*, const T*, const T*, T*, std::size_t, std::size_t, double);  \
+  template void rms_norm(const T*, const T*, T*, std::size_t, std::size_t, double);              \
+  template void layer_norm_backward(const T*, const T*, const T*, T*, T*, T*, std::size_t,       \
+                                    std::size_t, double);                                        \
+  template void rms_norm_backward(const T*, const T*, const T*, T*, T*, std::size_t,             \
+                                  std::size_t, double);
+EBB_NORM(float)
+EBB_NORM(double)
+#undef EBB_NORM
+
+}  // namespace ebb::kernels
+#endif

@@ -1,0 +1,315 @@
+#include "ebb/kernels/reduce.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/convert.hpp"
+#include "ebb/kernels/elementwise.hpp"
+#include "ebb/kernels/reduce_leaf.hpp"
+
+namespace ebb::kernels {
+
+std::size_t Reduction::Loops::size() const {
+  std::size_t n = 1;
+  for (int r = 0; r < rank; ++r) n *= dim[r];
+  return n;
+}
+
+std::size_t Reduction::Loops::offset(std::size_t index) const {
+  std::size_t sum = 0;
+  for (int r = rank - 1; r >= 0 && index != 0; --r) {
+    sum += index % dim[r] * step[r];
+    index /= dim[r];
+  }
+  return sum;
+}
+
+void Reduction::Loops::append(std::size_t n, std::size_t s) {
+  if (n == 1) return;
+  dim[rank] = n;
+  step[rank++] = s;
+}
+
+Reduction reduction(std::span<const std::int64_t> shape, std::uint32_t axes) {
+  Reduction r;
+  const int rank = static_cast<int>(shape.size());
+  const auto is_reduced = [&](int axis) { return (axes >> axis & 1u) != 0; };
+  std::size_t step[kMaxDims], total = 1;
+  for (int axis = rank - 1; axis >= 0; --axis) {
+    step[axis] = total;
+    const auto n = static_cast<std::size_t>(shape[axis]);
+    total *= n;
+    (is_reduced(axis) ? r.count : r.outputs) *= n;
+  }
+  if (rank == 0) return r;
+  r.inner_reduced = is_reduced(rank - 1);
+  int first = rank - 1;  // of the innermost stretch
+  const int stop = r.inner_reduced ? 1 : 0;
+  while (first > stop && is_reduced(first - 1) == r.inner_reduced) --first;
+  for (int axis = first; axis < rank; ++axis) r.inner *= static_cast<std::size_t>(shape[axis]);
+  for (int axis = 0; axis < first; ++axis)
+    (is_reduced(axis) ? r.reduced : r.kept)
+        .append(static_cast<std::size_t>(shape[axis]), step[axis]);
+  return r;
+}
+
+namespace {
+
+constexpr std::size_t kPieces = 512;  // block results held at a time
+constexpr std::size_t kTile = 512;    // columns accumulated at a time
+
+// A fold over all that makes up output element o, where the inner stretch is reduced.
+template <class T, class A>
+A fold_runs(Fold fold, const Reduction& r, const T* x, A start, const A* centre) {
+  if (r.count == 0) return start;
+  const Element element = element_of<T>();
+  const std::size_t blocks = (r.inner + kReduceBlock - 1) / kReduceBlock;  // of one run
+  const std::size_t pieces = r.reduced.size() * blocks;
+  if (pieces == 1) {
+    A only;
+    fold_block(element, fold, x, r.inner, centre, &only);
+    return combine<A>(fold, start, combine<A>(fold, identity<A>(fold), only));
+  }
+  A part[kPieces], chain = start, run = identity<A>(fold);
+  for (std::size_t first = 0; first < pieces; first += kPieces) {
+    const std::size_t some = std::min(kPieces, pieces - first);
+    const std::size_t length = std::min(r.inner, kReduceBlock);
+    pool::parallel_for(some, std::max<std::size_t>(1, kGrain / length),
+                       [&](std::size_t begin, std::size_t end) {
+                         for (std::size_t p = begin; p < end; ++p) {
+                           const std::size_t block = (first + p) % blocks * kReduceBlock;
+                           const T* at = x + r.reduced.offset((first + p) / blocks) + block;
+                           fold_block(element, fold, at, std::min(kReduceBlock, r.inner - block),
+                                      centre, &part[p]);
+                         }
+                       });
+    for (std::size_t p = 0; p < some; ++p) {
+      run = combine<A>(fold, run, part[p]);
+      if ((first + p) % blocks + 1 == blocks) {
+        chain = combine<A>(fold, chain, run);
+        run = identity<A>(fold);
+      }
+    }
+  }
+  return chain;
+}
+
+// The same for n neighbouring output elements where the inner stretch is kept.
+template <class T, class A>
+void fold_tile(Fold fold, const Reduction& r, const T* x, std::size_t n, const A* centre, A* acc) {
+  if (r.count == 0) return;
+  Reduction::Loops outer = r.reduced;  // its last loop is the rows of a leaf call
+  std::size_t rows = 1, step = 0;
+  if (outer.rank > 0) {
+    rows = outer.dim[--outer.rank];
+    step = outer.step[outer.rank];
+  }
+  const std::size_t times = outer.size();
+  for (std::size_t i = 0; i < times; ++i)
+    fold_rows(element_of<T>(), fold, x + outer.offset(i), rows, step, n, centre, acc);
+}
+
+Fold fold_of(Reduce op) {
+  switch (op) {
+    case Reduce::max: return Fold::max;
+    case Reduce::min: return Fold::min;
+    case Reduce::prod: return Fold::prod;
+    case Reduce::logsumexp: return Fold::exps;
+    case Reduce::var: return Fold::squares;
+    default: return Fold::sum;
+  }
+}
+
+// What var and logsumexp subtract first: from the sums, the means; from the maxima, a finite shift.
+template <class A>
+void to_centres(Reduce op, double count, A* c, std::size_t n) {
+  for (std::size_t j = 0; j < n; ++j) {
+    if (op == Reduce::var) c[j] /= static_cast<A>(count);
+    if (op == Reduce::logsumexp && !std::isfinite(c[j])) c[j] = 0;
+  }
+}
+
+template <class A>
+void finish(Reduce op, double count, const ReduceOptions& options, const A* c, A* acc,
+            std::size_t n) {
+  if constexpr (std::is_floating_point_v<A>) {
+    const double divisor = op == Reduce::var ? std::max(0.0, count - options.correction) : count;
+    if (op == Reduce::mean || op == Reduce::var)
+      for (std::size_t j = 0; j < n; ++j) acc[j] /= static_cast<A>(divisor);
+    if (op == Reduce::logsumexp) {
+      unary(Unary::log, acc, acc, n);
+      for (std::size_t j = 0; j < n; ++j) acc[j] += c[j];
+    }
+  }
+}
+
+// Output elements y[0 .. n) whose inputs start at x: n is 1 where the inner stretch is reduced.
+template <class T>
+void reduce_outputs(Reduce op, const Reduction& r, const T* x, T* y, std::size_t n,
+                    const ReduceOptions& options) {
+  using A = AccumulatorOf<T>;
+  alignas(64) A acc[kTile], centre[kTile];
+  const double count = static_cast<double>(r.count);
+  const auto fold_all = [&](Fold fold, const A* c, A* to) {
+    if (r.inner_reduced) {
+      to[0] = fold_runs(fold, r, x, to[0], c);
+    } else {
+      fold_tile(fold, r, x, n, c, to);
+    }
+  };
+  const Fold fold = fold_of(op);
+  const bool centred = op == Reduce::var || op == Reduce::logsumexp;
+  if constexpr (std::is_floating_point_v<A>) {
+    if (centred) {
+      const Fold first = op == Reduce::var ? Fold::sum : Fold::max;
+      std::fill_n(centre, n, identity<A>(first));
+      fold_all(first, nullptr, centre);
+      to_centres(op, count, centre, n);
+    }
+  }
+  if (!options.accumulate) {
+    std::fill_n(acc, n, identity<A>(fold));
+  } else if constexpr (std::is_same_v<A, T>) {
+    std::copy_n(y, n, acc);
+  } else {
+    convert(y, acc, n);
+  }
+  fold_all(fold, centred ? centre : nullptr, acc);
+  finish(op, count, options, centre, acc, n);
+  if constexpr (std::is_same_v<A, T>) {
+    std::copy_n(acc, n, y);
+  } else {
+    convert(acc, y, n);
+  }
+}
+
+// Columns a task takes: as many as fit, but few enough for every thread to have some.
+std::size_t tile_width(const Reduction& r) {
+  const auto threads = static_cast<std::size_t>(pool::threads());
+  std::size_t width = std::min(r.inner, kTile);
+  if (r.kept.size() < threads)
+    width = std::min(width, std::max<std::size_t>(64, (r.inner / threads + 63) / 64 * 64));
+  return std::max<std::size_t>(1, width);
+}
+
+// Calls task(x offset, y offset, n) for stretches of outputs, on all threads.
+template <class Task>
+void each_output(const Reduction& r, Task task) {
+  if (r.outputs == 0) return;
+  if (r.inner_reduced) {
+    // Few outputs of many elements each: one after the other, the threads work inside.
+    const bool inside = r.count >= 2 * kGrain && r.outputs < 64;
+    const std::size_t grain =
+        inside ? r.outputs : std::max<std::size_t>(1, kGrain / (r.count + 16));
+    pool::parallel_for(r.outputs, grain, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t o = begin; o < end; ++o) task(r.kept.offset(o), o, 1);
+    });
+    return;
+  }
+  const std::size_t width = tile_width(r), tiles = (r.inner + width - 1) / width;
+  const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * (r.count + 1)));
+  pool::parallel_for(r.kept.size() * tiles, grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t t = begin; t < end; ++t) {
+      const std::size_t outer = t / tiles, column = t % tiles * width;
+      task(r.kept.offset(outer) + column, outer * r.inner + column,
+           std::min(width, r.inner - column));
+    }
+  });
+}
+
+// Whether a takes the place of b as the largest so far.
+template <class A>
+bool larger(A a, A b) {
+  return a > b || (a != a && b == b);
+}
+
+}  // namespace
+
+template <class T>
+void reduce(Reduce op, const Reduction& r, const T* x, T* y, ReduceOptions options) {
+  each_output(r, [&](std::size_t from, std::size_t to, std::size_t n) {
+    reduce_outputs(op, r, x + from, y + to, n, options);
+  });
+}
+
+template <class T>
+void argmax(const Reduction& r, const T* x, std::int64_t* y) {
+  using A = AccumulatorOf<T>;
+  const auto value = [](T v) -> A {
+    if constexpr (sizeof(T) == 2) {
+      return to_float(v);
+    } else {
+      return v;
+    }
+  };
+  each_output(r, [&](std::size_t from, std::size_t to, std::size_t n) {
+    if (r.inner_reduced) {
+      // The largest by vectors, then the first place that holds it.
+      const A best = fold_runs<T, A>(Fold::max, r, x + from, identity<A>(Fold::max), nullptr);
+      std::int64_t place = 0;
+      for (std::size_t i = 0;; ++i) {
+        const T* run = x + from + r.reduced.offset(i);
+        std::size_t j = 0;
+        while (j < r.inner && !(value(run[j]) == best || (best != best && value(run[j]) != value(run[j]))))
+          ++j;
+        place += static_cast<std::int64_t>(j);
+        if (j < r.inner) break;
+      }
+      y[to] = place;
+      return;
+    }
+    A best[kTile];
+    for (std::size_t j = 0; j < n; ++j) best[j] = value(x[from + j]), y[to + j] = 0;
+    for (std::size_t i = 1; i < r.count; ++i) {
+      const T* row = x + from + r.reduced.offset(i);
+      for (std::size_t j = 0; j < n; ++j) {
+        const A v = value(row[j]);
+        const bool better = larger(v, best[j]);
+        best[j] = better ? v : best[j];
+        y[to + j] = better ? static_cast<std::int64_t>(i) : y[to + j];
+      }
+    }
+  });
+}
+
+template <class T>
+void cumsum(const T* x, T* y, std::size_t outer, std::size_t n, std::size_t inner, bool reverse) {
+  using A = AccumulatorOf<T>;
+  if (outer * n * inner == 0) return;
+  const std::size_t width = std::min(inner, kTile), tiles = (inner + width - 1) / width;
+  const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * n));
+  pool::parallel_for(outer * tiles, grain, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t t = begin; t < end; ++t) {
+      const std::size_t column = t % tiles * width, m = std::min(width, inner - column);
+      const std::size_t base = t / tiles * n * inner + column;
+      A acc[kTile] = {};
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::size_t at = base + (reverse ? n - 1 - i : i) * inner;
+        for (std::size_t j = 0; j < m; ++j) {
+          if constexpr (std::is_same_v<T, bf16>) {
+            y[at + j] = to_bf16(acc[j] += to_float(x[at + j]));
+          } else if constexpr (std::is_same_v<T, f16>) {
+            y[at + j] = to_f16(acc[j] += to_float(x[at + j]));
+          } else {
+            y[at + j] = acc[j] = combine<A>(Fold::sum, acc[j], x[at + j]);
+          }
+        }
+      }
+    }
+  });
+}
+
+#define EBB_REDUCE(T)                                                               \
+  template void reduce<T>(Reduce, const Reduction&, const T*, T*, ReduceOptions);   \
+  template void argmax<T>(const Reduction&, const T*, std::int64_t*);               \
+  template void cumsum<T>(const T*, T*, std::size_t, std::size_t, std::size_t, bool);
+EBB_REDUCE(float)
+EBB_REDUCE(double)
+EBB_REDUCE(bf16)
+EBB_REDUCE(f16)
+EBB_REDUCE(std::int32_t)
+EBB_REDUCE(std::int64_t)
+#undef EBB_REDUCE
+
+}  // namespace ebb::kernels

@@ -1,0 +1,61 @@
+// What a reduction does innermost; vector code behind one dispatched call each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "ebb/kernels/element.hpp"
+
+namespace ebb::kernels {
+
+// How an element x enters an accumulator. c is a value per output.
+enum class Fold { sum, prod, max, min, squares /* (x - c)^2 */, exps /* e^(x - c) */ };
+
+inline constexpr std::size_t kReduceBlock = 4096;
+
+// 16-bit floats are accumulated in f32, everything else in its own type.
+template <class T>
+using AccumulatorOf = std::conditional_t<sizeof(T) == 2, float, T>;
+
+template <class A>
+constexpr A identity(Fold fold) {
+  using Limits = std::numeric_limits<A>;
+  switch (fold) {
+    case Fold::prod: return A(1);
+    case Fold::max: return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case Fold::min: return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    default: return A(0);
+  }
+}
+
+// Two accumulators into one; NaN wins in max and min.
+template <class A>
+inline A combine(Fold fold, A a, A b) {
+  if constexpr (std::is_integral_v<A>) {
+    using U = std::make_unsigned_t<A>;
+    switch (fold) {
+      case Fold::prod: return static_cast<A>(static_cast<U>(a) * static_cast<U>(b));
+      case Fold::max: return a > b ? a : b;
+      case Fold::min: return a < b ? a : b;
+      default: return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
+    }
+  } else {
+    switch (fold) {
+      case Fold::prod: return a * b;
+      case Fold::max: return a > b || a != a ? a : b;
+      case Fold::min: return a < b || a != a ? a : b;
+      default: return a + b;
+    }
+  }
+}
+
+// *acc = the fold of n <= 4096 elements in the canonical order of a block.
+void fold_block(Element element, Fold fold, const void* x, std::size_t n, const void* c, void* acc);
+
+// acc[j] takes in x[i * step + j] for i = 0, 1, ... rows - 1, for each j < n. c[j], where used.
+void fold_rows(Element element, Fold fold, const void* x, std::size_t rows, std::size_t step,
+               std::size_t n, const void* c, void* acc);
+
+}  // namespace ebb::kernels

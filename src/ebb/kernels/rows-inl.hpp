@@ -1,0 +1,169 @@
+// Per-target pieces for kernels that walk rows: partial vectors, and sums in the canonical order.
+//
+// Canonical order of a sum along a row: element i belongs to virtual lane i % 16; each lane is one
+// sequential chain; then lane l += lane l + 8, then + 4, + 2, + 1. The vector width shows nowhere.
+
+#if defined(EBB_KERNELS_ROWS_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_KERNELS_ROWS_INL_HPP_
+#undef EBB_KERNELS_ROWS_INL_HPP_
+#else
+#define EBB_KERNELS_ROWS_INL_HPP_
+#endif
+
+#include <cstddef>
+#include <cstring>
+
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr std::size_t kVirtualLanes = 16;
+
+// For the lambdas below: a lambda takes on neither the target nor the inlining of its function.
+#undef EBB_ROW_LAMBDA
+#define EBB_ROW_LAMBDA HWY_ATTR __attribute__((always_inline))
+
+template <class T>
+using RowTag = hn::CappedTag<T, kVirtualLanes>;
+template <class T>
+using RowVec = hn::Vec<RowTag<T>>;
+template <class T>
+inline constexpr std::size_t kRowLanes = hn::MaxLanes(RowTag<T>());
+
+// How many elements of a vector are meant: all (known to the compiler) or the first n.
+struct Whole {};
+// All, stored past the caches: for outputs too large to stay in them. Needs aligned addresses.
+struct Streamed {};
+
+template <class T>
+HWY_INLINE RowVec<T> load(const T* p, Whole) {
+  return hn::LoadU(RowTag<T>(), p);
+}
+template <class T>
+HWY_INLINE RowVec<T> load(const T* p, Streamed) {
+  return hn::LoadU(RowTag<T>(), p);
+}
+// Elements from n on are zero.
+template <class T>
+HWY_INLINE RowVec<T> load(const T* p, std::size_t n) {
+  const RowTag<T> d;
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+  return hn::MaskedLoad(hn::FirstN(d, n), d, p);  // touches no byte past n
+#else
+  HWY_ALIGN T buffer[kRowLanes<T>] = {};
+  std::memcpy(buffer, p, n * sizeof(T));
+  return hn::Load(d, buffer);
+#endif
+}
+
+template <class T>
+HWY_INLINE void store(RowVec<T> v, T* p, Whole) {
+  hn::StoreU(v, RowTag<T>(), p);
+}
+template <class T>
+HWY_INLINE void store(RowVec<T> v, T* p, Streamed) {
+  hn::Stream(v, RowTag<T>(), p);
+}
+template <class T>
+HWY_INLINE void store(RowVec<T> v, T* p, std::size_t n) {
+  const RowTag<T> d;
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+#else
+  HWY_ALIGN T buffer[kRowLanes<T>];
+  hn::Store(v, d, buffer);
+  std::memcpy(p, buffer, n * sizeof(T));
+#endif
+}
+
+// How a result is stored: whole vectors as Out says (Whole or Streamed), a partial one as it is.
+template <class Out>
+HWY_INLINE Out stored(Whole) {
+  return {};
+}
+template <class Out>
+HWY_INLINE std::size_t stored(std::size_t n) {
+  return n;
+}
+
+// f(i, amount) for each vector of a row of n. `Amount` is Whole or Streamed for the whole vectors.
+template <class T, class Amount = Whole, class F>
+HWY_INLINE void each_vector(std::size_t n, F&& f) {
+  constexpr std::size_t N = kRowLanes<T>;
+  std::size_t i = 0;
+  for (; i + 2 * N <= n; i += 2 * N) {
+    f(i, Amount());
+    f(i + N, Amount());
+  }
+  if (i + N <= n) {
+    f(i, Amount());
+    i += N;
+  }
+  if (i < n) f(i, n - i);
+}
+
+// A sum along a row in the canonical order, one vector at a time.
+template <class T>
+struct RowSum {
+  static constexpr std::size_t N = kRowLanes<T>, K = kVirtualLanes / N;
+  RowVec<T> lanes[K];
+
+  HWY_INLINE RowSum() {
+    for (auto& lane : lanes) lane = hn::Zero(RowTag<T>());
+  }
+  // The k-th vector of its block of 16 goes from lanes[k] to `next`; of a partial vector, only the
+  // elements that are there.
+  HWY_INLINE void set(std::size_t k, RowVec<T> next, Whole) { lanes[k] = next; }
+  HWY_INLINE void set(std::size_t k, RowVec<T> next, std::size_t n) {
+    lanes[k] = hn::IfThenElse(hn::FirstN(RowTag<T>(), n), next, lanes[k]);
+  }
+  HWY_INLINE T total() {
+    for (std::size_t half = K / 2; half > 0; half /= 2) {
+      for (std::size_t k = 0; k < half; ++k) lanes[k] = hn::Add(lanes[k], lanes[k + half]);
+    }
+    HWY_ALIGN T last[N];
+    hn::Store(lanes[0], RowTag<T>(), last);
+    for (std::size_t half = N / 2; half > 0; half /= 2) {
+      for (std::size_t l = 0; l < half; ++l) last[l] += last[l + half];
+    }
+    return last[0];
+  }
+};
+
+// Walks a row of n once for several stages: stage(i, k, amount) gets the vector of elements i.., the
+// k-th of its block of 16. Stages of different rows fill each other's gaps: while one waits for
+// memory or for a chain of additions, the others go on. The stage that stores to rows comes last: a
+// load right after a store waits for it where the low 12 bits of the addresses agree.
+template <class T, class... Stages>
+HWY_INLINE void walk(std::size_t n, Stages&... stages) {
+  constexpr std::size_t N = kRowLanes<T>, K = kVirtualLanes / N;
+  std::size_t i = 0;
+  for (; i + kVirtualLanes <= n; i += kVirtualLanes) {
+    for (std::size_t k = 0; k < K; ++k) (stages(i + k * N, k, Whole()), ...);
+  }
+  for (std::size_t k = 0; i < n; ++k, i += N) {
+    if (n - i >= N) {
+      (stages(i, k, Whole()), ...);
+    } else {
+      (stages(i, k, n - i), ...);
+    }
+  }
+}
+
+template <class T, class F>
+HWY_INLINE T row_sum(std::size_t n, F&& f) {
+  RowSum<T> sum;
+  const auto stage = [&](std::size_t i, std::size_t k, auto amount)
+                         EBB_ROW_LAMBDA { sum.set(k, f(sum.lanes[k], i, amount), amount); };
+  walk<T>(n, stage);
+  return sum.total();
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_KERNELS_ROWS_INL_HPP_

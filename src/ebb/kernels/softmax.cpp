@@ -1,0 +1,246 @@
+#include "ebb/kernels/softmax.hpp"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/rows.hpp"
+
+#ifndef EBB_KERNELS_SOFTMAX_ONCE_
+#define EBB_KERNELS_SOFTMAX_ONCE_
+namespace ebb::kernels {
+namespace {
+constexpr std::size_t kLongestWaiting = 8192;  // bytes of a row whose exponentials fit on the stack
+}
+}  // namespace ebb::kernels
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/softmax.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/softmax-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+// Three rows are under way at a time: the maximum of one, the exponentials of the one before it, the
+// result of the one before that. So memory is read and written evenly while the arithmetic goes on.
+template <class T, class Out>
+void softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t n) {
+  // The exponentials of two rows wait for their sum on the stack; those of long rows in y.
+  constexpr std::size_t kMost = kLongestWaiting / sizeof(T);
+  constexpr std::size_t kSkew = 1088 / sizeof(T);  // so that no two rows share all their low bits
+  HWY_ALIGN T waiting[2][kMost + kSkew];
+  const auto between = [&](std::size_t row) { return n <= kMost ? waiting[row % 2] : y + row * n; };
+  T max = 0, factor = 0;
+  for (std::size_t t = 0; t < rows + 2; ++t) {
+    const bool reads = t < rows, sums = t >= 1 && t <= rows, writes = t >= 2;
+    const std::size_t summed = sums ? t - 1 : 0, written = writes ? t - 2 : 0;
+    RowMax<T> first(x + (reads ? t : 0) * n);
+    RowExpSum<T, true> second(x + summed * n, between(summed), max);
+    const T* from = between(written);
+    T* to = y + written * n;
+    const auto vfactor = hn::Set(RowTag<T>(), factor);
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      store<T>(hn::Mul(load(from + i, amount), vfactor), to + i, stored<Out>(amount));
+    };
+    if (reads && sums && writes) {
+      walk<T>(n, first, second, third);
+    } else {
+      if (writes) walk<T>(n, third);
+      if (sums) walk<T>(n, second);
+      if (reads) walk<T>(n, first);
+    }
+    factor = T(1) / second.sum.total();
+    max = first.total();
+  }
+}
+
+template <class T, class Out>
+void log_softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t n) {
+  const RowTag<T> d;
+  T max = 0, last_max = 0, log_sum = 0;
+  for (std::size_t t = 0; t < rows + 2; ++t) {
+    const bool reads = t < rows, sums = t >= 1 && t <= rows, writes = t >= 2;
+    RowMax<T> first(x + (reads ? t : 0) * n);
+    RowExpSum<T, false> second(x + (sums ? t - 1 : 0) * n, nullptr, max);
+    const T* from = x + (writes ? t - 2 : 0) * n;
+    T* to = y + (writes ? t - 2 : 0) * n;
+    const auto vmax = hn::Set(d, last_max), vlog_sum = hn::Set(d, log_sum);
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      const auto v = hn::Sub(hn::Sub(load(from + i, amount), vmax), vlog_sum);
+      store<T>(v, to + i, stored<Out>(amount));
+    };
+    if (reads && sums && writes) {
+      walk<T>(n, first, second, third);
+    } else {
+      if (writes) walk<T>(n, third);
+      if (sums) walk<T>(n, second);
+      if (reads) walk<T>(n, first);
+    }
+    log_sum = log_of(second.sum.total());
+    last_max = max;
+    max = first.total();
+  }
+}
+
+// Two rows under way: the sum of one, the result of the one before it.
+template <class T, class Out>
+void softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+  T dot = 0;
+  for (std::size_t t = 0; t < rows + 1; ++t) {
+    const bool sums = t < rows, writes = t >= 1;
+    const std::size_t at = (sums ? t : 0) * n, back = (writes ? t - 1 : 0) * n;
+    RowSum<T> sum;
+    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_ROW_LAMBDA {
+      const auto v = load(y + at + i, amount), g = load(dy + at + i, amount);
+      sum.set(k, hn::MulAdd(v, g, sum.lanes[k]), amount);
+    };
+    const auto vdot = hn::Set(RowTag<T>(), dot);
+    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      const auto v = load(y + back + i, amount), g = load(dy + back + i, amount);
+      store<T>(hn::Mul(v, hn::Sub(g, vdot)), dx + back + i, stored<Out>(amount));
+    };
+    if (sums && writes) {
+      walk<T>(n, first, second);
+    } else if (writes) {
+      walk<T>(n, second);
+    } else {
+      walk<T>(n, first);
+    }
+    dot = sum.total();
+  }
+}
+
+template <class T, class Out>
+void log_softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+  T total = 0;
+  for (std::size_t t = 0; t < rows + 1; ++t) {
+    const bool sums = t < rows, writes = t >= 1;
+    const std::size_t at = (sums ? t : 0) * n, back = (writes ? t - 1 : 0) * n;
+    RowSum<T> sum;
+    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_ROW_LAMBDA {
+      sum.set(k, hn::Add(sum.lanes[k], load(dy + at + i, amount)), amount);
+    };
+    const auto vtotal = hn::Set(RowTag<T>(), total);
+    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      const auto p = exp_below<T>(load(y + back + i, amount));
+      const auto v = hn::NegMulAdd(p, vtotal, load(dy + back + i, amount));
+      store<T>(v, dx + back + i, stored<Out>(amount));
+    };
+    if (sums && writes) {
+      walk<T>(n, first, second);
+    } else if (writes) {
+      walk<T>(n, second);
+    } else {
+      walk<T>(n, first);
+    }
+    total = sum.total();
+  }
+}
+
+#define EBB_SOFTMAX_TARGETS(name)                                                              \
+  template <class T>                                                                           \
+  void name##_any(const T* a, const T* b, T* out, std::size_t rows, std::size_t n,             \
+                  bool stream) {                                                               \
+    if (!stream) return name##_rows<T, Whole>(a, b, out, rows, n);                             \
+    name##_rows<T, Streamed>(a, b, out, rows, n);                                              \
+    hwy::FlushStream();                                                                        \
+  }                                                                                            \
+  void name##_f32(const float* a, const float* b, float* out, std::size_t rows, std::size_t n, \
+                  bool stream) {                                                               \
+    name##_any(a, b, out, rows, n, stream);                                                    \
+  }                                                                                            \
+  void name##_f64(const double* a, const double* b, double* out, std::size_t rows,             \
+                  std::size_t n, bool stream) {                                                \
+    name##_any(a, b, out, rows, n, stream);                                                    \
+  }
+EBB_SOFTMAX_TARGETS(softmax)
+EBB_SOFTMAX_TARGETS(log_softmax)
+EBB_SOFTMAX_TARGETS(softmax_backward)
+EBB_SOFTMAX_TARGETS(log_softmax_backward)
+#undef EBB_SOFTMAX_TARGETS
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+
+constexpr std::size_t kLongPart = std::size_t{1} << 18;  // elements
+
+template <class T>
+using Rows = void (*)(const T*, const T*, T*, std::size_t, std::size_t, bool);
+
+// Rows of a and b (b may be null) to rows of out. Rows above `longest` are read back from out, so
+// they must stay in the caches.
+template <class T>
+void each_rows(Rows<T> body, const T* a, const T* b, T* out, std::size_t rows, std::size_t n,
+               std::size_t cost, std::size_t longest = SIZE_MAX) {
+  const bool stream =
+      n <= longest && a != out && b != out && worth_streaming(out, n * sizeof(T), rows);
+  // Rows under way fill and drain at the ends of a part: of large arrays, parts are long.
+  const std::size_t grain = std::max<std::size_t>(grain_for(n * cost), stream ? kLongPart / n : 0);
+  pool::parallel_for(rows, grain, [&](std::size_t begin, std::size_t end) {
+    const T* b_begin = b == nullptr ? nullptr : b + begin * n;
+    body(a + begin * n, b_begin, out + begin * n, end - begin, n, stream);
+  });
+}
+
+HWY_EXPORT(softmax_f32);
+HWY_EXPORT(softmax_f64);
+HWY_EXPORT(log_softmax_f32);
+HWY_EXPORT(log_softmax_f64);
+HWY_EXPORT(softmax_backward_f32);
+HWY_EXPORT(softmax_backward_f64);
+HWY_EXPORT(log_softmax_backward_f32);
+HWY_EXPORT(log_softmax_backward_f64);
+
+}  // namespace
+
+template <>
+void softmax(const float* x, float* y, std::size_t rows, std::size_t n) {
+  each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_f32), x, nullptr, y, rows, n, 4,
+                   kLongestWaiting / sizeof(float));
+}
+template <>
+void softmax(const double* x, double* y, std::size_t rows, std::size_t n) {
+  each_rows<double>(HWY_DYNAMIC_DISPATCH(softmax_f64), x, nullptr, y, rows, n, 16,
+                    kLongestWaiting / sizeof(double));
+}
+template <>
+void log_softmax(const float* x, float* y, std::size_t rows, std::size_t n) {
+  each_rows<float>(HWY_DYNAMIC_DISPATCH(log_softmax_f32), x, nullptr, y, rows, n, 4);
+}
+template <>
+void log_softmax(const double* x, double* y, std::size_t rows, std::size_t n) {
+  each_rows<double>(HWY_DYNAMIC_DISPATCH(log_softmax_f64), x, nullptr, y, rows, n, 16);
+}
+template <>
+void softmax_backward(const float* y, const float* dy, float* dx, std::size_t rows,
+                      std::size_t n) {
+  each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_backward_f32), y, dy, dx, rows, n, 2);
+}
+template <>
+void softmax_backward(const double* y, const double* dy, double* dx, std::size_t rows,
+                      std::size_t n) {
+  each_rows<double>(HWY_DYNAMIC_DISPATCH(softmax_backward_f64), y, dy, dx, rows, n, 2);
+}
+template <>
+void log_softmax_backward(const float* y, const float* dy, float* dx, std::size_t rows,
+                          std::size_t n) {
+  each_rows<float>(HWY_DYNAMIC_DISPATCH(log_softmax_backward_f32), y, dy, dx, rows, n, 3);
+}
+template <>
+void log_softmax_backward(const double* y, const double* dy, double* dx, std::size_t rows,
+                          std::size_t n) {
+  each_rows<double>(HWY_DYNAMIC_DISPATCH(log_softmax_backward_f64), y, dy, dx, rows, n, 16);
+}
+
+}  // namespace ebb::kernels
+#endif

@@ -1,0 +1,294 @@
+#include "ebb/kernels/update.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ebb/base/pool.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/update.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/rows-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+// Calls f(tensor, begin, end) for the parts of the tensors that elements [begin, end) of their
+// concatenation fall in.
+template <class T, class F>
+HWY_INLINE void each_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+                          F&& f) {
+  std::size_t first = 0;  // where the tensor starts in the concatenation
+  for (const Update<T>& tensor : tensors) {
+    const std::size_t last = first + tensor.size;
+    if (first >= end) break;
+    if (last > begin) f(tensor, std::max(begin, first) - first, std::min(end, last) - first);
+    first = last;
+  }
+}
+
+// The gradient as a rule sees it, weight decay added where it is not decoupled.
+template <class T>
+struct Gradient {
+  RowVec<T> scale, low, high, decay;
+  bool clipped, decayed;
+
+  Gradient(GradientUse use, double weight_decay)
+      : scale(hn::Set(RowTag<T>(), static_cast<T>(use.scale))),
+        low(hn::Set(RowTag<T>(), static_cast<T>(-use.clip))),
+        high(hn::Set(RowTag<T>(), static_cast<T>(use.clip))),
+        decay(hn::Set(RowTag<T>(), static_cast<T>(weight_decay))),
+        clipped(use.clip < std::numeric_limits<double>::infinity()),
+        decayed(weight_decay != 0) {}
+
+  HWY_INLINE RowVec<T> operator()(RowVec<T> grad, RowVec<T> param) const {
+    auto g = hn::Mul(grad, scale);
+    // In this order of operands a NaN stays a NaN.
+    if (clipped) g = hn::Min(high, hn::Max(low, g));
+    if (decayed) g = hn::MulAdd(decay, param, g);
+    return g;
+  }
+};
+
+template <class T>
+HWY_INLINE RowVec<T> constant(double value) {
+  return hn::Set(RowTag<T>(), static_cast<T>(value));
+}
+
+template <class T>
+void sgd_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+              const SgdRule& rule, GradientUse use) {
+  const Gradient<T> gradient(use, rule.weight_decay);
+  const auto lr = constant<T>(rule.lr), momentum = constant<T>(rule.momentum);
+  const auto fresh = constant<T>(1 - rule.dampening);
+  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+    T* param = t.param + from;
+    const T* grad = t.grad + from;
+    T* state = rule.momentum != 0 ? t.state[0] + from : nullptr;
+    if (rule.momentum == 0) {
+      each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+        const auto p = load(param + i, amount);
+        const auto g = gradient(load(grad + i, amount), p);
+        store<T>(hn::NegMulAdd(lr, g, p), param + i, amount);
+      });
+      return;
+    }
+    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      const auto p = load(param + i, amount);
+      const auto g = gradient(load(grad + i, amount), p);
+      auto b = g;
+      if (!rule.first) b = hn::MulAdd(momentum, load(state + i, amount), hn::Mul(fresh, g));
+      store<T>(b, state + i, amount);
+      const auto move = rule.nesterov ? hn::MulAdd(momentum, b, g) : b;
+      store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
+    });
+  });
+}
+
+template <class T>
+void adam_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+               const AdamRule& rule, GradientUse use) {
+  const Gradient<T> gradient(use, rule.decoupled ? 0 : rule.weight_decay);
+  const auto shrink = constant<T>(rule.decoupled ? 1 - rule.lr * rule.weight_decay : 1);
+  const auto fresh1 = constant<T>(1 - rule.beta1);
+  const auto beta2 = constant<T>(rule.beta2), fresh2 = constant<T>(1 - rule.beta2);
+  const auto root = constant<T>(1 / std::sqrt(rule.correction2)), eps = constant<T>(rule.eps);
+  const auto rate = constant<T>(rule.lr / rule.correction1);
+  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+    T* param = t.param + from;
+    const T* grad = t.grad + from;
+    T* first = t.state[0] + from;
+    T* second = t.state[1] + from;
+    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      const auto p = load(param + i, amount);
+      const auto g = gradient(load(grad + i, amount), p);
+      const auto m_old = load(first + i, amount);
+      const auto m = hn::MulAdd(fresh1, hn::Sub(g, m_old), m_old);
+      const auto v = hn::MulAdd(beta2, load(second + i, amount), hn::Mul(hn::Mul(fresh2, g), g));
+      store<T>(m, first + i, amount);
+      store<T>(v, second + i, amount);
+      const auto move = hn::Div(m, hn::MulAdd(hn::Sqrt(v), root, eps));
+      store<T>(hn::NegMulAdd(rate, move, hn::Mul(p, shrink)), param + i, amount);
+    });
+  });
+}
+
+template <class T>
+void rmsprop_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+                  const RmspropRule& rule, GradientUse use) {
+  const Gradient<T> gradient(use, rule.weight_decay);
+  const auto lr = constant<T>(rule.lr), eps = constant<T>(rule.eps);
+  const auto alpha = constant<T>(rule.alpha), fresh = constant<T>(1 - rule.alpha);
+  const auto momentum = constant<T>(rule.momentum);
+  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+    T* param = t.param + from;
+    const T* grad = t.grad + from;
+    T* second = t.state[0] + from;
+    T* buffer = rule.momentum != 0 ? t.state[1] + from : nullptr;
+    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      const auto p = load(param + i, amount);
+      const auto g = gradient(load(grad + i, amount), p);
+      const auto v = hn::MulAdd(alpha, load(second + i, amount), hn::Mul(hn::Mul(fresh, g), g));
+      store<T>(v, second + i, amount);
+      auto move = hn::Div(g, hn::Add(hn::Sqrt(v), eps));
+      if (rule.momentum != 0) {
+        move = hn::MulAdd(momentum, load(buffer + i, amount), move);
+        store<T>(move, buffer + i, amount);
+      }
+      store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
+    });
+  });
+}
+
+template <class T>
+void adagrad_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+                  const AdagradRule& rule, GradientUse use) {
+  const Gradient<T> gradient(use, rule.weight_decay);
+  const auto lr = constant<T>(rule.lr), eps = constant<T>(rule.eps);
+  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+    T* param = t.param + from;
+    const T* grad = t.grad + from;
+    T* squares = t.state[0] + from;
+    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      const auto p = load(param + i, amount);
+      const auto g = gradient(load(grad + i, amount), p);
+      const auto s = hn::MulAdd(g, g, load(squares + i, amount));
+      store<T>(s, squares + i, amount);
+      const auto move = hn::Div(g, hn::Add(hn::Sqrt(s), eps));
+      store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
+    });
+  });
+}
+
+template <class T>
+HWY_INLINE RowVec<double> as_f64(const T* p, auto amount) {
+  if constexpr (sizeof(T) == 8) {
+    return load(p, amount);
+  } else {
+    constexpr std::size_t N = kRowLanes<double>;
+    const hn::Rebind<float, RowTag<double>> d;
+    HWY_ALIGN float buffer[N] = {};
+    if constexpr (std::is_same_v<decltype(amount), Whole>) {
+      return hn::PromoteTo(RowTag<double>(), hn::LoadU(d, p));
+    } else {
+      std::memcpy(buffer, p, amount * sizeof(float));
+      return hn::PromoteTo(RowTag<double>(), hn::Load(d, buffer));
+    }
+  }
+}
+
+template <class T>
+double squares_piece(const T* x, std::size_t n) {
+  return row_sum<double>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    const auto v = as_f64(x + i, amount);
+    return hn::MulAdd(v, v, acc);
+  });
+}
+
+#define EBB_UPDATE_TARGETS(name, Rule)                                                        \
+  void name##_f32(std::span<const Update<float>> t, std::size_t begin, std::size_t end,       \
+                  const Rule& rule, GradientUse use) {                                        \
+    name##_part(t, begin, end, rule, use);                                                    \
+  }                                                                                           \
+  void name##_f64(std::span<const Update<double>> t, std::size_t begin, std::size_t end,      \
+                  const Rule& rule, GradientUse use) {                                        \
+    name##_part(t, begin, end, rule, use);                                                    \
+  }
+
+EBB_UPDATE_TARGETS(sgd, SgdRule)
+EBB_UPDATE_TARGETS(adam, AdamRule)
+EBB_UPDATE_TARGETS(rmsprop, RmspropRule)
+EBB_UPDATE_TARGETS(adagrad, AdagradRule)
+#undef EBB_UPDATE_TARGETS
+
+double squares_f32(const float* x, std::size_t n) { return squares_piece(x, n); }
+double squares_f64(const double* x, std::size_t n) { return squares_piece(x, n); }
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+
+// One fork for the whole model, cut by elements, not by tensors.
+template <class T, class Part, class Rule>
+void update_all(Part part, std::span<const Update<T>> tensors, const Rule& rule, GradientUse use) {
+  std::size_t total = 0;
+  for (const auto& tensor : tensors) total += tensor.size;
+  pool::parallel_for(total, 32768, [&](std::size_t begin, std::size_t end) {
+    part(tensors, begin, end, rule, use);
+  });
+}
+
+std::size_t pieces(std::size_t size) { return (size + kSquaresPiece - 1) / kSquaresPiece; }
+
+template <class T>
+std::size_t all_pieces(std::span<const Update<T>> tensors) {
+  std::size_t total = 0;
+  for (const auto& tensor : tensors) total += pieces(tensor.size);
+  return total;
+}
+
+template <class T, class Piece>
+double squares_all(Piece piece_sum, std::span<const Update<T>> tensors,
+                   std::span<std::byte> scratch) {
+  auto* sums = reinterpret_cast<double*>(scratch.data());
+  pool::parallel_for(all_pieces(tensors), 2, [&](std::size_t begin, std::size_t end) {
+    std::size_t first = 0;
+    for (const auto& tensor : tensors) {
+      const std::size_t last = first + pieces(tensor.size);
+      for (std::size_t i = std::max(begin, first); i < std::min(end, last); ++i) {
+        const std::size_t at = (i - first) * kSquaresPiece;
+        sums[i] = piece_sum(tensor.grad + at, std::min(kSquaresPiece, tensor.size - at));
+      }
+      first = last;
+    }
+  });
+  double total = 0;
+  for (std::size_t i = 0; i < all_pieces(tensors); ++i) total += sums[i];
+  return total;
+}
+
+#define EBB_UPDATE(name, Rule)                                                             \
+  HWY_EXPORT(name##_f32);                                                                  \
+  HWY_EXPORT(name##_f64);                                                                  \
+  }                                                                                        \
+  void name(std::span<const Update<float>> tensors, const Rule& rule, GradientUse use) {   \
+    update_all(HWY_DYNAMIC_DISPATCH(name##_f32), tensors, rule, use);                      \
+  }                                                                                        \
+  void name(std::span<const Update<double>> tensors, const Rule& rule, GradientUse use) {  \
+    update_all(HWY_DYNAMIC_DISPATCH(name##_f64), tensors, rule, use);                      \
+  }                                                                                        \
+  namespace {
+
+EBB_UPDATE(sgd, SgdRule)
+EBB_UPDATE(adam, AdamRule)
+EBB_UPDATE(rmsprop, RmspropRule)
+EBB_UPDATE(adagrad, AdagradRule)
+#undef EBB_UPDATE
+
+HWY_EXPORT(squares_f32);
+HWY_EXPORT(squares_f64);
+
+}  // namespace
+
+std::size_t sum_of_squares_scratch(std::span<const Update<float>> tensors) {
+  return all_pieces(tensors) * sizeof(double);
+}
+std::size_t sum_of_squares_scratch(std::span<const Update<double>> tensors) {
+  return all_pieces(tensors) * sizeof(double);
+}
+double sum_of_squares(std::span<const Update<float>> tensors, std::span<std::byte> scratch) {
+  return squares_all(HWY_DYNAMIC_DISPATCH(squares_f32), tensors, scratch);
+}
+double sum_of_squares(std::span<const Update<double>> tensors, std::span<std::byte> scratch) {
+  return squares_all(HWY_DYNAMIC_DISPATCH(squares_f64), tensors, scratch);
+}
+
+}  // namespace ebb::kernels
+#endif

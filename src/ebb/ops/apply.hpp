@@ -1,0 +1,161 @@
+// From an op struct to its OpType, and `apply`. For the files that define ops.
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+
+#include "ebb/ops/op.hpp"
+
+namespace ebb {
+namespace op_detail {
+
+template <class F>
+struct Signature;
+template <class R, class C, class... A>
+struct Signature<R (C::*)(A...) const> {
+  using Result = R;
+  static constexpr int arity = sizeof...(A);
+  using First = std::tuple_element_t<0, std::tuple<A..., void>>;
+};
+
+template <class Op>
+using ShapeOf = Signature<decltype(&Op::shape)>;
+template <class Op>
+inline constexpr bool variadic = std::is_same_v<std::decay_t<typename ShapeOf<Op>::First>, Specs>;
+template <class R>
+struct Count {
+  static constexpr int value = 1;
+};
+template <std::size_t N>
+struct Count<std::array<Spec, N>> {
+  static constexpr int value = N;
+};
+template <class Op>
+inline constexpr int output_count = Count<typename ShapeOf<Op>::Result>::value;
+
+// Calls f(in[0], …, in[n-1]) for a fixed op, f(in) for a variadic one.
+template <class Op, class Span, class F>
+decltype(auto) spread(Span in, F&& f) {
+  if constexpr (variadic<Op>) {
+    return f(in);
+  } else {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
+      return f(in[I]...);
+    }(std::make_index_sequence<ShapeOf<Op>::arity>{});
+  }
+}
+
+[[noreturn]] void wrong_input_count(const char* op, std::size_t given, int expected);
+void register_op(OpType& type);
+
+template <class Op>
+struct Erased {
+  static const Op& self(const void* op) { return *static_cast<const Op*>(op); }
+
+  static void shape(const void* op, Specs in, Spec* out) {
+    if constexpr (!variadic<Op>)
+      if (in.size() != static_cast<std::size_t>(ShapeOf<Op>::arity))
+        wrong_input_count(Op::name, in.size(), ShapeOf<Op>::arity);
+    auto result = spread<Op>(in, [&](auto&&... s) { return self(op).shape(s...); });
+    if constexpr (std::is_same_v<decltype(result), Spec>) {
+      out[0] = result;
+    } else {
+      for (const Spec& s : result) *out++ = s;
+    }
+  }
+  static Cost cost(const void* op, Specs in) {
+    return spread<Op>(in, [&](auto&&... s) { return self(op).cost(s...); });
+  }
+  static std::size_t scratch(const void* op, Specs in) {
+    if constexpr (requires { &Op::scratch; }) {
+      return spread<Op>(in, [&](auto&&... s) { return self(op).scratch(s...); });
+    } else {
+      return 0;
+    }
+  }
+  static void run(const void* op, Ins in, Outs out, Scratch scratch) {
+    spread<Op>(in, [&](auto&&... x) {
+      [&]<std::size_t... O>(std::index_sequence<O...>) {
+        self(op).run(x..., out[O]..., scratch);
+      }(std::make_index_sequence<output_count<Op>>{});
+    });
+  }
+  static Needs needs(const void* op, int input) {
+    if constexpr (requires { &Op::needs; }) {
+      return self(op).needs(input);
+    } else {
+      return {};
+    }
+  }
+  static void grad(const void* op, Back& back) {
+    if constexpr (requires { &Op::grad; }) self(op).grad(back);
+  }
+  static bool equal(const void* a, const void* b) { return self(a) == self(b); }
+
+  static Tensor view(const void* op, const Tensor& in) {
+    if constexpr (requires { &Op::view; }) {
+      return self(op).view(in);
+    } else {
+      return {};
+    }
+  }
+
+  static constexpr bool kHalf = requires { Op::half; };
+  static constexpr bool kGrad = requires { &Op::grad; };
+  static constexpr bool kView = requires { &Op::view; };
+
+  struct Registered : OpType {
+    Registered()
+        : OpType{Op::name,
+                 sizeof(Op),
+                 output_count<Op>,
+                 kHalf,
+                 kGrad,
+                 &Erased::shape,
+                 &Erased::cost,
+                 &Erased::scratch,
+                 &Erased::run,
+                 &Erased::needs,
+                 &Erased::grad,
+                 &Erased::equal,
+                 kView ? &Erased::view : nullptr} {
+      static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
+      register_op(*this);
+    }
+  };
+  static inline Registered type;
+};
+
+}  // namespace op_detail
+
+template <class Op>
+const OpType& op_type() {
+  return op_detail::Erased<Op>::type;
+}
+
+// apply(op, x, …) → Tensor, or std::array<Tensor, N> of an op with N outputs.
+template <class Op, class... T>
+auto apply(const Op& op, const T&... in) {
+  const Tensor* inputs[] = {&static_cast<const Tensor&>(in)...};
+  std::array<Tensor, op_detail::output_count<Op>> out;
+  call(op_type<Op>(), &op, inputs, out);
+  if constexpr (op_detail::output_count<Op> == 1) {
+    return std::move(out[0]);
+  } else {
+    return out;
+  }
+}
+
+// For ops with any number of inputs.
+template <class Op>
+auto apply_all(const Op& op, std::span<const Tensor* const> in, int donated = -1) {
+  std::array<Tensor, op_detail::output_count<Op>> out;
+  call(op_type<Op>(), &op, in, out, donated);
+  if constexpr (op_detail::output_count<Op> == 1) {
+    return std::move(out[0]);
+  } else {
+    return out;
+  }
+}
+
+}  // namespace ebb

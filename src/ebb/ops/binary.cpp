@@ -1,0 +1,149 @@
+#include "ebb/ops/binary.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+
+Shape broadcast_shape(const char* op, const Spec& a, const Spec& b) {
+  if (a.shape == b.shape) return a.shape;
+  const int rank = std::max(a.rank(), b.rank());
+  std::int64_t dims[Shape::kMaxRank];
+  for (int back = 1; back <= rank; ++back) {
+    const std::int64_t m = back <= a.rank() ? a.shape[a.rank() - back] : 1;
+    const std::int64_t n = back <= b.rank() ? b.shape[b.rank() - back] : 1;
+    if (m != n && m != 1 && n != 1) {
+      throw Error(fmt::format("{}: {} and {} do not broadcast: axis -{} is {} and {}", op,
+                              to_string(a), to_string(b), back, m, n));
+    }
+    dims[rank - back] = m == 1 ? n : m;
+  }
+  return Shape(std::span<const std::int64_t>(dims, static_cast<std::size_t>(rank)));
+}
+
+namespace {
+
+using kernels::Binary;
+
+Tensor zero_of(const Tensor& t) { return Tensor::scalar(0, t.dtype()); }
+
+// Gives input i its gradient, summed over the axes it was broadcast along.
+void give_summed(Back& back, int i, const Tensor& gradient) {
+  const Shape& to = back.in_spec(i).shape;
+  back.give(i, gradient.shape() == to ? gradient : sum_to(gradient, to, back.take(i)));
+}
+
+}  // namespace
+
+template <Binary kFunction>
+Spec BinaryOp<kFunction>::shape(const Spec& a, const Spec& b) const {
+  if (a.dtype != b.dtype) {
+    throw Error(fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a),
+                            to_string(b)));
+  }
+  const bool integer = a.dtype == DType::i32 || a.dtype == DType::i64;
+  if (!is_float(a.dtype) && !(integer && kFunction != Binary::pow)) {
+    throw Error(fmt::format("{}: {} is not a {} type; cast it first", name, to_string(a),
+                            kFunction == Binary::pow ? "floating" : "floating, i32 or i64"));
+  }
+  return {broadcast_shape(name, a, b), a.dtype};
+}
+
+template <Binary kFunction>
+Cost BinaryOp<kFunction>::cost(const Spec& a, const Spec& b) const {
+  const Spec y{broadcast_shape(name, a, b), a.dtype};
+  return {(kFunction == Binary::pow ? 80.0 : 1.0) * static_cast<double>(y.size()),
+          static_cast<double>(a.bytes() + b.bytes() + y.bytes())};
+}
+
+template <Binary kFunction>
+void BinaryOp<kFunction>::run(In a, In b, Out y, Scratch) const {
+  const kernels::Broadcast<2> walk =
+      a.shape() == b.shape()
+          ? kernels::same_shape<2>(static_cast<std::size_t>(y.size()))
+          : kernels::broadcast<2>(y.shape().dims(), {a.shape().dims(), b.shape().dims()});
+  with_number<true>(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::binary(kFunction, walk, a.as<T>(), b.as<T>(), y.as<T>());
+  });
+}
+
+template <Binary kFunction>
+void BinaryOp<kFunction>::grad(Back& back) const {
+  const Tensor& d = back.d();
+  const auto a = [&]() -> const Tensor& { return back.in(0); };
+  const auto b = [&]() -> const Tensor& { return back.in(1); };
+  if (back.wants(0)) {
+    switch (kFunction) {
+      case Binary::add:
+      case Binary::sub: give_summed(back, 0, d); break;
+      case Binary::mul: give_summed(back, 0, d * b()); break;
+      case Binary::div: give_summed(back, 0, d / b()); break;
+      case Binary::pow: {  // b a^(b - 1), but 0 for 0^0, not 0 times infinity
+        const Tensor zero = zero_of(d), one = Tensor::scalar(1, d.dtype());
+        const Tensor both = logical_and(equal(a(), zero), equal(b(), zero));
+        give_summed(back, 0, d * b() * pow(a(), where(both, one, b() - 1.0)));
+        break;
+      }
+      case Binary::minimum: give_summed(back, 0, where(less_equal(a(), b()), d, zero_of(d))); break;
+      case Binary::maximum: give_summed(back, 0, where(greater_equal(a(), b()), d, zero_of(d)));
+    }
+  }
+  if (back.wants(1)) {
+    switch (kFunction) {
+      case Binary::add: give_summed(back, 1, d); break;
+      case Binary::sub: give_summed(back, 1, neg(d)); break;
+      case Binary::mul: give_summed(back, 1, d * a()); break;
+      case Binary::div: give_summed(back, 1, neg(d * back.out() / b())); break;
+      case Binary::pow: {  // a^b log(a), which is 0 where a is 0
+        const Tensor is_zero = equal(a(), zero_of(d));
+        const Tensor base = where(is_zero, Tensor::scalar(1, d.dtype()), a());
+        give_summed(back, 1, d * where(is_zero, zero_of(d), pow(base, b()) * log(base)));
+        break;
+      }
+      case Binary::minimum: give_summed(back, 1, where(less_equal(a(), b()), zero_of(d), d)); break;
+      case Binary::maximum: give_summed(back, 1, where(greater_equal(a(), b()), zero_of(d), d));
+    }
+  }
+}
+
+template struct BinaryOp<Binary::add>;
+template struct BinaryOp<Binary::sub>;
+template struct BinaryOp<Binary::mul>;
+template struct BinaryOp<Binary::div>;
+template struct BinaryOp<Binary::pow>;
+template struct BinaryOp<Binary::minimum>;
+template struct BinaryOp<Binary::maximum>;
+
+Tensor add(const Tensor& a, const Tensor& b) { return apply(Add{}, a, b); }
+Tensor sub(const Tensor& a, const Tensor& b) { return apply(Sub{}, a, b); }
+Tensor mul(const Tensor& a, const Tensor& b) { return apply(Mul{}, a, b); }
+Tensor div(const Tensor& a, const Tensor& b) { return apply(Div{}, a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) { return apply(Pow{}, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return apply(Minimum{}, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return apply(Maximum{}, a, b); }
+Tensor pow(const Tensor& a, double b) { return pow(a, Tensor::scalar(b, a.dtype())); }
+
+Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+Tensor operator-(const Tensor& a) { return neg(a); }
+Tensor operator+(const Tensor& a, double b) { return add(a, Tensor::scalar(b, a.dtype())); }
+Tensor operator-(const Tensor& a, double b) { return sub(a, Tensor::scalar(b, a.dtype())); }
+Tensor operator*(const Tensor& a, double b) { return mul(a, Tensor::scalar(b, a.dtype())); }
+Tensor operator/(const Tensor& a, double b) { return div(a, Tensor::scalar(b, a.dtype())); }
+Tensor operator+(double a, const Tensor& b) { return add(Tensor::scalar(a, b.dtype()), b); }
+Tensor operator-(double a, const Tensor& b) { return sub(Tensor::scalar(a, b.dtype()), b); }
+Tensor operator*(double a, const Tensor& b) { return mul(Tensor::scalar(a, b.dtype()), b); }
+Tensor operator/(double a, const Tensor& b) { return div(Tensor::scalar(a, b.dtype()), b); }
+
+}  // namespace ebb

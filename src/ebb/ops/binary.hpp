@@ -1,0 +1,90 @@
+// Arithmetic of two tensors of one type, broadcast as in NumPy: axes are aligned at the last, and
+// a size of 1 stands for any. Kept for the way back: nothing of add and sub, the other operand of
+// mul.
+#pragma once
+
+#include "ebb/kernels/elementwise.hpp"
+#include "ebb/ops/op.hpp"
+
+namespace ebb {
+
+// The shape two operands broadcast to. Throws, naming `op` and both, where they do not.
+Shape broadcast_shape(const char* op, const Spec& a, const Spec& b);
+
+namespace binary_detail {
+
+constexpr const char* name_of(kernels::Binary f) {
+  using enum kernels::Binary;
+  switch (f) {
+    case add: return "add";
+    case sub: return "sub";
+    case mul: return "mul";
+    case div: return "div";
+    case pow: return "pow";
+    case minimum: return "minimum";
+    case maximum: return "maximum";
+  }
+  return "";
+}
+
+constexpr Needs needs_of(kernels::Binary f, int input) {
+  using enum kernels::Binary;
+  switch (f) {
+    case add:
+    case sub: return Needs::nothing();
+    case mul: return Needs::input(1 - input);
+    case div: return input == 0 ? Needs::input(1) : Needs::input(1) | Needs::output();
+    default: return Needs::input(0) | Needs::input(1);
+  }
+}
+
+}  // namespace binary_detail
+
+template <kernels::Binary kFunction>
+struct BinaryOp {  // y = f(a, b)
+  static constexpr auto name = binary_detail::name_of(kFunction);
+  static constexpr bool half = true;
+  bool operator==(const BinaryOp&) const = default;
+  Spec shape(const Spec& a, const Spec& b) const;
+  Cost cost(const Spec& a, const Spec& b) const;
+  void run(In a, In b, Out y, Scratch) const;
+  Needs needs(int input) const { return binary_detail::needs_of(kFunction, input); }
+  void grad(Back& back) const;
+};
+
+using Add = BinaryOp<kernels::Binary::add>;
+using Sub = BinaryOp<kernels::Binary::sub>;
+using Mul = BinaryOp<kernels::Binary::mul>;
+using Div = BinaryOp<kernels::Binary::div>;
+using Pow = BinaryOp<kernels::Binary::pow>;
+using Minimum = BinaryOp<kernels::Binary::minimum>;
+using Maximum = BinaryOp<kernels::Binary::maximum>;
+
+// All but pow also take i32 and i64; their div is toward zero, and 0 where the divisor is.
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);
+Tensor pow(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);  // of equals the gradient goes to a
+Tensor maximum(const Tensor& a, const Tensor& b);
+
+Tensor pow(const Tensor& a, double b);
+
+Tensor operator+(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a, const Tensor& b);
+Tensor operator*(const Tensor& a, const Tensor& b);
+Tensor operator/(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a);
+
+// A number takes the tensor's type.
+Tensor operator+(const Tensor& a, double b);
+Tensor operator-(const Tensor& a, double b);
+Tensor operator*(const Tensor& a, double b);
+Tensor operator/(const Tensor& a, double b);
+Tensor operator+(double a, const Tensor& b);
+Tensor operator-(double a, const Tensor& b);
+Tensor operator*(double a, const Tensor& b);
+Tensor operator/(double a, const Tensor& b);
+
+}  // namespace ebb

@@ -1,0 +1,22 @@
+// Conversion between element types.
+#pragma once
+
+#include "ebb/ops/op.hpp"
+
+namespace ebb {
+
+struct Cast {  // y = x in another type; the gradient is cast back
+  static constexpr auto name = "cast";
+  static constexpr bool half = true;
+  DType to = DType::f32;
+  bool operator==(const Cast&) const = default;
+  Spec shape(const Spec& x) const;
+  Cost cost(const Spec& x) const;
+  void run(In x, Out y, Scratch) const;
+  Needs needs(int) const { return Needs::nothing(); }
+  void grad(Back& back) const;
+};
+
+Tensor cast(const Tensor& x, DType to);  // x itself when it is of that type already
+
+}  // namespace ebb

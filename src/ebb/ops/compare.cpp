@@ -1,0 +1,118 @@
+#include "ebb/ops/compare.hpp"
+
+#include <fmt/core.h>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/reduce.hpp"
+
+namespace ebb {
+namespace {
+
+using kernels::Compare;
+using kernels::Logic;
+
+void check_same_type(const char* op, const Spec& a, const Spec& b) {
+  if (a.dtype != b.dtype) {
+    throw Error(fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a),
+                            to_string(b)));
+  }
+}
+
+void check_bool(const char* op, const Spec& x) {
+  if (x.dtype != DType::boolean)
+    throw Error(fmt::format("{}: {} is not bool; cast it first", op, to_string(x)));
+}
+
+Cost moved(const Spec& a, const Spec& b, const Spec& y) {
+  return {static_cast<double>(y.size()), static_cast<double>(a.bytes() + b.bytes() + y.bytes())};
+}
+
+kernels::Broadcast<2> walk_of(const In& a, const In& b, const Out& y) {
+  return kernels::broadcast<2>(y.shape().dims(), {a.shape().dims(), b.shape().dims()});
+}
+
+}  // namespace
+
+template <Compare kFunction>
+Spec CompareOp<kFunction>::shape(const Spec& a, const Spec& b) const {
+  check_same_type(name, a, b);
+  return {broadcast_shape(name, a, b), DType::boolean};
+}
+template <Compare kFunction>
+Cost CompareOp<kFunction>::cost(const Spec& a, const Spec& b) const {
+  return moved(a, b, {broadcast_shape(name, a, b), DType::boolean});
+}
+template <Compare kFunction>
+void CompareOp<kFunction>::run(In a, In b, Out y, Scratch) const {
+  const auto go = [&](auto zero) {
+    using T = decltype(zero);
+    kernels::compare(kFunction, walk_of(a, b, y), a.as<T>(), b.as<T>(), y.as<bool>());
+  };
+  if (a.dtype() == DType::u8) return go(std::uint8_t{});
+  if (a.dtype() == DType::boolean) return go(bool{});
+  with_number<true>(a.dtype(), go);
+}
+
+template <Logic kFunction>
+Spec LogicOp<kFunction>::shape(const Spec& a, const Spec& b) const {
+  check_bool(name, a);
+  check_bool(name, b);
+  return {broadcast_shape(name, a, b), DType::boolean};
+}
+template <Logic kFunction>
+Cost LogicOp<kFunction>::cost(const Spec& a, const Spec& b) const {
+  return moved(a, b, {broadcast_shape(name, a, b), DType::boolean});
+}
+template <Logic kFunction>
+void LogicOp<kFunction>::run(In a, In b, Out y, Scratch) const {
+  kernels::logic(kFunction, walk_of(a, b, y), a.as<bool>(), b.as<bool>(), y.as<bool>());
+}
+
+Spec Where::shape(const Spec& condition, const Spec& a, const Spec& b) const {
+  check_bool(name, condition);
+  check_same_type(name, a, b);
+  const Spec values{broadcast_shape(name, a, b), a.dtype};
+  return {broadcast_shape(name, condition, values), a.dtype};
+}
+Cost Where::cost(const Spec& condition, const Spec& a, const Spec& b) const {
+  Cost cost = moved(a, b, shape(condition, a, b));
+  cost.bytes += static_cast<double>(condition.bytes());
+  return cost;
+}
+void Where::run(In condition, In a, In b, Out y, Scratch) const {
+  const auto walk = kernels::broadcast<3>(
+      y.shape().dims(), {condition.shape().dims(), a.shape().dims(), b.shape().dims()});
+  kernels::where(walk, size_of(y.dtype()), condition.as<bool>(), a.data, b.data, y.data);
+}
+void Where::grad(Back& back) const {
+  const Tensor& d = back.d();
+  const Tensor zero = Tensor::scalar(0, d.dtype());
+  for (const int i : {1, 2}) {
+    if (!back.wants(i)) continue;
+    const Tensor g = i == 1 ? where(back.in(0), d, zero) : where(back.in(0), zero, d);
+    const Shape& to = back.in_spec(i).shape;
+    back.give(i, g.shape() == to ? g : sum_to(g, to, back.take(i)));
+  }
+}
+
+Tensor equal(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::eq>{}, a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::ne>{}, a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::lt>{}, a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) {
+  return apply(CompareOp<Compare::le>{}, a, b);
+}
+Tensor greater(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::gt>{}, a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  return apply(CompareOp<Compare::ge>{}, a, b);
+}
+Tensor logical_and(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::and_>{}, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::or_>{}, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::xor_>{}, a, b); }
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  return apply(Where{}, condition, a, b);
+}
+
+}  // namespace ebb

@@ -1,0 +1,85 @@
+// Convolution on images with channels last.
+//
+//   x (N, H, W, Cin), weight (Cout, KH, KW, Cin / groups), bias (Cout) → y (N, OH, OW, Cout)
+//
+// The forward op and its two gradients are linear in each input, and each one's gradient is written
+// in the other two. Kept for the way back: x for the weight, the weight for x, nothing for the bias.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "ebb/ops/op.hpp"
+
+namespace ebb {
+
+struct Conv2dOptions {
+  std::array<std::int64_t, 2> stride{1, 1};    // height, width
+  std::array<std::int64_t, 4> padding{};       // zeros at top, bottom, left, right
+  std::array<std::int64_t, 2> dilation{1, 1};  // from one tap of the kernel to the next
+  std::int64_t groups = 1;                     // channels are convolved within their group
+  bool operator==(const Conv2dOptions&) const = default;
+};
+
+struct Conv1dOptions {
+  std::int64_t stride = 1;
+  std::array<std::int64_t, 2> padding{};  // before, after
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+};
+
+struct Conv2d {  // x, weight, perhaps bias
+  static constexpr auto name = "conv2d";
+  Conv2dOptions options;
+  bool operator==(const Conv2d&) const = default;
+  Spec shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out y, Scratch scratch) const;
+  Needs needs(int input) const { return input < 2 ? Needs::input(1 - input) : Needs::nothing(); }
+  void grad(Back& back) const;
+};
+
+struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pixels
+  static constexpr auto name = "conv2d_input_grad";
+  Conv2dOptions options;
+  std::int64_t in_h = 0, in_w = 0;
+  bool operator==(const Conv2dInputGrad&) const = default;
+  Spec shape(const Spec& dy, const Spec& weight) const;
+  Cost cost(const Spec& dy, const Spec& weight) const;
+  std::size_t scratch(const Spec& dy, const Spec& weight) const;
+  void run(In dy, In weight, Out dx, Scratch scratch) const;
+  Needs needs(int input) const { return Needs::input(1 - input); }
+  void grad(Back& back) const;
+};
+
+struct Conv2dWeightGrad {  // x, dy, with `accumulate` what to add to
+  static constexpr auto name = "conv2d_weight_grad";
+  Conv2dOptions options;
+  std::int64_t kernel_h = 0, kernel_w = 0;
+  bool accumulate = false;
+  bool operator==(const Conv2dWeightGrad&) const = default;
+  Spec shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out dw, Scratch scratch) const;
+  Needs needs(int input) const { return input < 2 ? Needs::input(1 - input) : Needs::nothing(); }
+  void grad(Back& back) const;
+};
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dOptions& options = {});
+
+// x (N, L, Cin), weight (Cout, K, Cin / groups) → y (N, OL, Cout)
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv1dOptions& options = {});
+
+Tensor conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in_h,
+                         std::int64_t in_w, const Conv2dOptions& options = {});
+
+// Adds to `into` where given: one chain per element, over the examples in order.
+Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, std::int64_t kernel_h,
+                          std::int64_t kernel_w, const Conv2dOptions& options = {},
+                          Tensor into = {});
+
+}  // namespace ebb

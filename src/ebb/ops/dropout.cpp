@@ -1,0 +1,47 @@
+#include "ebb/ops/dropout.hpp"
+
+#include <fmt/core.h>
+
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/dropout.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/rows.hpp"
+
+namespace ebb {
+
+Spec DropoutOp::shape(const Spec& x, const Spec& key) const {
+  rows::check_float(name, x);
+  if (!(rate >= 0 && rate <= 1))
+    throw Error(fmt::format("dropout: the rate is {}, expected 0 to 1", rate));
+  if (key != Spec{{3}, DType::i64})
+    throw Error(fmt::format("dropout: the key is {}, expected i64(3): seed, step, first row",
+                            to_string(key)));
+  return x;
+}
+
+Cost DropoutOp::cost(const Spec& x, const Spec&) const {
+  return {10.0 * static_cast<double>(x.size()), 2.0 * static_cast<double>(x.bytes())};
+}
+
+void DropoutOp::run(In x, In key, Out y, Scratch) const {
+  const std::int64_t* k = key.as<std::int64_t>();
+  const std::int64_t row = x.shape().rank() == 0 ? 1 : rows::product_from(x.shape(), 1);
+  const Draws draws{{static_cast<std::uint64_t>(k[0]), static_cast<std::uint64_t>(k[1])}, stream,
+                    static_cast<std::uint64_t>(k[2]) * static_cast<std::uint64_t>(row)};
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::dropout(x.as<T>(), y.as<T>(), static_cast<std::size_t>(x.size()),
+                     static_cast<double>(rate), draws);
+  });
+}
+
+void DropoutOp::grad(Back& b) const {
+  if (b.wants(0)) b.give(0, apply(*this, b.d(), b.in(1)));
+}
+
+Tensor dropout(const Tensor& x, double rate) {
+  return apply(DropoutOp{static_cast<float>(rate), random::next_stream()}, x, random::key());
+}
+
+}  // namespace ebb

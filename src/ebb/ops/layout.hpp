@@ -1,0 +1,84 @@
+// Sizes and steps of contiguous arrays. For the files that define ops.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+
+#include "ebb/tensor/spec.hpp"
+
+namespace ebb::layout {
+
+using Sizes = std::array<std::int64_t, Shape::kMaxRank>;
+
+inline Shape to_shape(const Sizes& dims, int rank) {
+  return Shape(std::span(dims.data(), static_cast<std::size_t>(rank)));
+}
+
+// The steps of a contiguous array, in bytes.
+inline Sizes steps_of(const Shape& shape, DType dtype) {
+  Sizes steps{};
+  auto step = static_cast<std::int64_t>(size_of(dtype));
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    steps[static_cast<std::size_t>(d)] = step;
+    step *= shape[d];
+  }
+  return steps;
+}
+
+// The same shape with another size of one axis.
+inline Shape with_dim(const Shape& shape, int axis, std::int64_t size) {
+  Sizes dims{};
+  std::copy(shape.begin(), shape.end(), dims.begin());
+  dims[static_cast<std::size_t>(axis)] = size;
+  return to_shape(dims, shape.rank());
+}
+
+// Whether two shapes agree in everything but one axis.
+inline bool agree_beside(const Shape& a, const Shape& b, int axis) {
+  if (a.rank() != b.rank()) return false;
+  for (int d = 0; d < a.rank(); ++d)
+    if (d != axis && a[d] != b[d]) return false;
+  return true;
+}
+
+inline std::int64_t product(const Shape& shape, int begin, int end) {
+  std::int64_t n = 1;
+  for (int d = begin; d < end; ++d) n *= shape[d];
+  return n;
+}
+
+// An array seen along an axis: (outer, size, inner).
+struct Along {
+  std::size_t outer, size, inner;
+  Along(const Shape& shape, int axis)
+      : outer(static_cast<std::size_t>(product(shape, 0, axis))),
+        size(static_cast<std::size_t>(shape[axis])),
+        inner(static_cast<std::size_t>(product(shape, axis + 1, shape.rank()))) {}
+};
+
+// The bytes of one element.
+struct Element {
+  std::byte bytes[8];
+  Element(double value, DType dtype) {
+    switch (dtype) {
+      case DType::f32: set(static_cast<float>(value)); break;
+      case DType::f64: set(value); break;
+      case DType::bf16: set(to_bf16(static_cast<float>(value))); break;
+      case DType::f16: set(to_f16(static_cast<float>(value))); break;
+      case DType::i32: set(static_cast<std::int32_t>(value)); break;
+      case DType::i64: set(static_cast<std::int64_t>(value)); break;
+      case DType::u8: set(static_cast<std::uint8_t>(value)); break;
+      case DType::boolean: set(value != 0); break;
+    }
+  }
+
+ private:
+  template <class T>
+  void set(T value) {
+    std::memcpy(bytes, &value, sizeof value);
+  }
+};
+
+}  // namespace ebb::layout

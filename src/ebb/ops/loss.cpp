@@ -1,0 +1,166 @@
+// Losses of pairs of elements, and what all losses share. Cross-entropies: loss_cross_entropy.cpp.
+#include "ebb/ops/loss.hpp"
+
+#include <fmt/core.h>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+namespace {
+
+// Rows in the sense of the sum's order: the first axis, whatever the others are.
+struct Leading {
+  std::size_t rows = 1, size = 1;
+  explicit Leading(const Shape& shape) {
+    if (shape.rank() == 0) return;
+    rows = static_cast<std::size_t>(shape[0]);
+    size = static_cast<std::size_t>(rows::product_from(shape, 1));
+  }
+};
+
+void check_pair(const char* op, const Spec& x, const Spec& t) {
+  rows::check_float(op, x);
+  if (x.shape != t.shape)
+    throw Error(fmt::format("{}: the prediction is {} and the target {}; expected one shape", op,
+                            to_string(x), to_string(t)));
+  rows::check_same_type(op, x, t);
+}
+
+Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
+
+}  // namespace
+
+Tensor Loss::mean() const { return sum / cast(count, sum.dtype()); }
+
+template <PairKind kKind>
+std::array<Spec, 2> PairLoss<kKind>::shape(const Spec& x, const Spec& t) const {
+  check_pair(name, x, t);
+  if (kKind == PairKind::huber && !(delta > 0))
+    throw Error(fmt::format("huber: delta is {}, expected above 0", delta));
+  return {Spec{{}, x.dtype}, Spec{{}, DType::i64}};
+}
+
+template <PairKind kKind>
+Cost PairLoss<kKind>::cost(const Spec& x, const Spec& t) const {
+  return rows::cost(kKind == PairKind::binary_cross_entropy ? 30 : 3, x, {&x, &t});
+}
+
+template <PairKind kKind>
+std::size_t PairLoss<kKind>::scratch(const Spec& x, const Spec&) const {
+  return Leading(x.shape).rows * size_of(x.dtype);
+}
+
+template <PairKind kKind>
+void PairLoss<kKind>::run(In x, In t, Out sum, Out count, Scratch scratch) const {
+  const Leading l(x.shape());
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    *sum.as<T>() = 0;
+    kernels::element_loss({kKind, delta}, x.as<T>(), t.as<T>(), l.rows, l.size, sum.as<T>(),
+                          scratch);
+  });
+  *count.as<std::int64_t>() = x.size();
+}
+
+template <PairKind kKind>
+void PairLoss<kKind>::grad(Back& b) const {
+  if constexpr (kKind == PairKind::binary_cross_entropy) {
+    if (b.wants(0)) b.give(0, apply(PairLossBackward<kKind>{delta}, b.in(0), b.in(1), b.d(0)));
+    if (b.wants(1)) b.give(1, -(b.in(0) * b.d(0)));
+  } else {
+    if (!b.wants(0) && !b.wants(1)) return;
+    const Tensor dx = apply(PairLossBackward<kKind>{delta}, b.in(0), b.in(1), b.d(0));
+    if (b.wants(0)) b.give(0, dx);
+    if (b.wants(1)) b.give(1, -dx);
+  }
+}
+
+template <PairKind kKind>
+Spec PairLossBackward<kKind>::shape(const Spec& x, const Spec& t, const Spec& dsum) const {
+  check_pair(name, x, t);
+  if (dsum != Spec{{}, x.dtype})
+    throw Error(fmt::format("{}: the sum's gradient is {}, expected a scalar of {}", name,
+                            to_string(dsum), ebb::name(x.dtype)));
+  return x;
+}
+
+template <PairKind kKind>
+Cost PairLossBackward<kKind>::cost(const Spec& x, const Spec& t, const Spec&) const {
+  return rows::cost(kKind == PairKind::binary_cross_entropy ? 30 : 3, x, {&x, &t, &x});
+}
+
+template <PairKind kKind>
+void PairLossBackward<kKind>::run(In x, In t, In dsum, Out dx, Scratch) const {
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::element_loss_backward({kKind, delta}, x.as<T>(), t.as<T>(),
+                                   static_cast<std::size_t>(x.size()), *dsum.as<T>(), dx.as<T>());
+  });
+}
+
+// dx = dsum * f'(x, t): the second derivative is f'' in x and, but for one, -f'' in t.
+template <PairKind kKind>
+void PairLossBackward<kKind>::grad(Back& b) const {
+  const Tensor &x = b.in(0), &t = b.in(1), &dsum = b.in(2), &a = b.d();
+  const auto zeros = [&] { return Tensor::zeros(x.shape(), x.dtype()); };
+  if (b.wants(2)) {
+    const Tensor one = Tensor::ones({}, x.dtype());
+    b.give(2, sum(a * apply(PairLossBackward{delta}, x, t, one)));
+  }
+  if (!b.wants(0) && !b.wants(1)) return;
+  const Tensor scaled = a * dsum;
+  if constexpr (kKind == PairKind::binary_cross_entropy) {
+    if (b.wants(1)) b.give(1, -scaled);
+    if (!b.wants(0)) return;
+    const Tensor p = sigmoid(x);
+    b.give(0, scaled * p * (1.0 - p));
+  } else {
+    Tensor curved;
+    if constexpr (kKind == PairKind::squared) curved = scaled * 2.0;
+    if constexpr (kKind == PairKind::absolute) curved = zeros();
+    if constexpr (kKind == PairKind::huber) {
+      const Tensor limit = Tensor::scalar(delta, x.dtype());
+      curved = where(less_equal(abs(x - t), limit), scaled, zeros());
+    }
+    if (b.wants(0)) b.give(0, curved);
+    if (b.wants(1)) b.give(1, -curved);
+  }
+}
+
+namespace {
+
+template <PairKind kKind>
+Loss pair_loss(const Tensor& x, const Tensor& t, double delta = 1) {
+  auto [sum, count] = apply(PairLoss<kKind>{delta}, wide(x), wide(t));
+  return {std::move(sum), std::move(count)};
+}
+
+}  // namespace
+
+Loss binary_cross_entropy(const Tensor& logits, const Tensor& targets) {
+  return pair_loss<PairKind::binary_cross_entropy>(logits, targets);
+}
+Loss mse(const Tensor& prediction, const Tensor& target) {
+  return pair_loss<PairKind::squared>(prediction, target);
+}
+Loss mae(const Tensor& prediction, const Tensor& target) {
+  return pair_loss<PairKind::absolute>(prediction, target);
+}
+Loss huber(const Tensor& prediction, const Tensor& target, double delta) {
+  return pair_loss<PairKind::huber>(prediction, target, delta);
+}
+
+template struct PairLossBackward<PairKind::binary_cross_entropy>;
+template struct PairLossBackward<PairKind::squared>;
+template struct PairLossBackward<PairKind::absolute>;
+template struct PairLossBackward<PairKind::huber>;
+
+}  // namespace ebb

@@ -1,0 +1,218 @@
+#include <fmt/core.h>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/loss.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/softmax.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+namespace {
+
+using rows::Rows;
+
+Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
+
+void check_logits(const char* op, const Spec& logits) {
+  rows::check_float(op, logits);
+  if (logits.rank() == 0)
+    throw Error(fmt::format("{}: the logits are {}; expected (…, classes)", op, to_string(logits)));
+}
+
+void check_sparse(const char* op, const Spec& logits, const Spec& labels, double smoothing) {
+  check_logits(op, logits);
+  if (labels.dtype != DType::i32 && labels.dtype != DType::i64)
+    throw Error(fmt::format("{}: the labels are {}; expected i32 or i64", op, to_string(labels)));
+  const Shape rows(logits.shape.dims().first(static_cast<std::size_t>(logits.rank() - 1)));
+  if (labels.shape != rows)
+    throw Error(fmt::format("{}: the logits are {} and the labels {}; expected a label for each row, "
+                            "{}",
+                            op, to_string(logits), to_string(labels), to_string(rows)));
+  if (!(smoothing >= 0 && smoothing <= 1))
+    throw Error(fmt::format("{}: the label smoothing is {}, expected 0 to 1", op, smoothing));
+}
+
+void check_soft(const char* op, const Spec& logits, const Spec& targets) {
+  check_logits(op, logits);
+  if (logits.shape != targets.shape)
+    throw Error(fmt::format("{}: the logits are {} and the targets {}; expected one shape", op,
+                            to_string(logits), to_string(targets)));
+  rows::check_same_type(op, logits, targets);
+}
+
+void check_dsum(const char* op, const Spec& logits, const Spec& dsum) {
+  if (dsum != Spec{{}, logits.dtype})
+    throw Error(fmt::format("{}: the sum's gradient is {}, expected a scalar of {}", op,
+                            to_string(dsum), name(logits.dtype)));
+}
+
+// f(labels) in their own type, all of them in range.
+template <class F>
+void with_labels(const char* op, In labels, std::size_t classes, std::int64_t ignore, F&& f) {
+  const auto checked = [&](auto zero) {
+    using L = decltype(zero);
+    const L* all = labels.as<L>();
+    const auto bad =
+        kernels::first_bad_label(all, static_cast<std::size_t>(labels.size()), classes, ignore);
+    if (bad != kernels::kLabelsInRange)
+      throw Error(fmt::format("{}: label {} in row {} is out of range for {} classes", op,
+                              static_cast<std::int64_t>(all[bad]), bad, classes));
+    f(all);
+  };
+  labels.dtype() == DType::i32 ? checked(std::int32_t{}) : checked(std::int64_t{});
+}
+
+const Spec kCount{{}, DType::i64};
+
+std::size_t rows_scratch(const Spec& logits) {
+  return Rows(logits.shape).count * size_of(logits.dtype);
+}
+
+}  // namespace
+
+// ---- one label for each row ----
+
+std::array<Spec, 2> SparseCrossEntropy::shape(const Spec& logits, const Spec& labels) const {
+  check_sparse(name, logits, labels, targets.smoothing);
+  return {Spec{{}, logits.dtype}, kCount};
+}
+Cost SparseCrossEntropy::cost(const Spec& logits, const Spec& labels) const {
+  return rows::cost(20, logits, {&logits, &labels});
+}
+std::size_t SparseCrossEntropy::scratch(const Spec& logits, const Spec&) const {
+  return rows_scratch(logits);
+}
+
+void SparseCrossEntropy::run(In logits, In labels, Out sum, Out count, Scratch scratch) const {
+  const Rows r(logits.shape());
+  with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
+    rows::with_float(logits.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      *sum.as<T>() = 0;
+      *count.as<std::int64_t>() = 0;
+      kernels::sparse_cross_entropy(logits.as<T>(), all, r.count, r.size, targets, sum.as<T>(),
+                                    count.as<std::int64_t>(), scratch);
+    });
+  });
+}
+
+void SparseCrossEntropy::grad(Back& b) const {
+  if (!b.wants(0)) return;
+  b.give(0, apply(SparseCrossEntropyBackward{targets}, b.in(0), b.in(1), b.d(0)));
+}
+
+Spec SparseCrossEntropyBackward::shape(const Spec& logits, const Spec& labels,
+                                       const Spec& dsum) const {
+  check_sparse(name, logits, labels, targets.smoothing);
+  check_dsum(name, logits, dsum);
+  return logits;
+}
+Cost SparseCrossEntropyBackward::cost(const Spec& logits, const Spec& labels, const Spec&) const {
+  return rows::cost(20, logits, {&logits, &labels, &logits});
+}
+
+void SparseCrossEntropyBackward::run(In logits, In labels, In dsum, Out dlogits, Scratch) const {
+  const Rows r(logits.shape());
+  with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
+    rows::with_float(logits.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      kernels::sparse_cross_entropy_backward(logits.as<T>(), all, r.count, r.size, targets,
+                                             *dsum.as<T>(), dlogits.as<T>());
+    });
+  });
+}
+
+// dlogits = dsum * (p - target), p = softmax(logits), in rows that are not ignored.
+void SparseCrossEntropyBackward::grad(Back& b) const {
+  const Tensor &logits = b.in(0), &labels = b.in(1), &a = b.d();
+  if (b.wants(0)) {
+    const Tensor ignored =
+        equal(labels, Tensor::scalar(static_cast<double>(targets.ignore_index), labels.dtype()));
+    const Tensor counts = expand_dims(cast(logical_not(ignored), a.dtype()), -1);
+    b.give(0, softmax_backward(softmax(logits), a) * counts * b.in(2));
+  }
+  if (b.wants(2)) b.give(2, sum(a * apply(*this, logits, labels, Tensor::ones({}, a.dtype()))));
+}
+
+Loss sparse_cross_entropy(const Tensor& logits, const Tensor& labels,
+                          SparseCrossEntropyOptions options) {
+  const SparseCrossEntropy op{{options.ignore_index, options.label_smoothing}};
+  const Tensor classes = labels.dtype() == DType::u8 ? cast(labels, DType::i32) : labels;
+  auto [sum, count] = apply(op, wide(logits), classes);
+  return {std::move(sum), std::move(count)};
+}
+
+// ---- a distribution for each row ----
+
+std::array<Spec, 2> CrossEntropy::shape(const Spec& logits, const Spec& targets) const {
+  check_soft(name, logits, targets);
+  return {Spec{{}, logits.dtype}, kCount};
+}
+Cost CrossEntropy::cost(const Spec& logits, const Spec& targets) const {
+  return rows::cost(22, logits, {&logits, &targets});
+}
+std::size_t CrossEntropy::scratch(const Spec& logits, const Spec&) const {
+  return rows_scratch(logits);
+}
+
+void CrossEntropy::run(In logits, In targets, Out sum, Out count, Scratch scratch) const {
+  const Rows r(logits.shape());
+  rows::with_float(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    *sum.as<T>() = 0;
+    kernels::cross_entropy(logits.as<T>(), targets.as<T>(), r.count, r.size, sum.as<T>(), scratch);
+  });
+  *count.as<std::int64_t>() = static_cast<std::int64_t>(r.count);
+}
+
+void CrossEntropy::grad(Back& b) const {
+  if (b.wants(0)) b.give(0, apply(CrossEntropyBackward{}, b.in(0), b.in(1), b.d(0)));
+  if (b.wants(1)) b.give(1, -(log_softmax(b.in(0)) * b.d(0)));
+}
+
+Spec CrossEntropyBackward::shape(const Spec& logits, const Spec& targets, const Spec& dsum) const {
+  check_soft(name, logits, targets);
+  check_dsum(name, logits, dsum);
+  return logits;
+}
+Cost CrossEntropyBackward::cost(const Spec& logits, const Spec& targets, const Spec&) const {
+  return rows::cost(40, logits, {&logits, &targets, &logits});
+}
+
+void CrossEntropyBackward::run(In logits, In targets, In dsum, Out dlogits, Scratch) const {
+  const Rows r(logits.shape());
+  rows::with_float(logits.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::cross_entropy_backward(logits.as<T>(), targets.as<T>(), r.count, r.size,
+                                    *dsum.as<T>(), dlogits.as<T>());
+  });
+}
+
+// dlogits = dsum * (p * mass - target), p = softmax(logits), mass = sum(target).
+void CrossEntropyBackward::grad(Back& b) const {
+  const Tensor &logits = b.in(0), &targets = b.in(1), &dsum = b.in(2), &a = b.d();
+  if (b.wants(2)) b.give(2, sum(a * apply(*this, logits, targets, Tensor::ones({}, a.dtype()))));
+  if (!b.wants(0) && !b.wants(1)) return;
+  const Tensor p = softmax(logits);
+  if (b.wants(0)) b.give(0, softmax_backward(p, a) * sum(targets, {-1}, true) * dsum);
+  if (b.wants(1)) b.give(1, (sum(a * p, {-1}, true) - a) * dsum);
+}
+
+Loss cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options) {
+  const double s = options.label_smoothing;
+  if (!(s >= 0 && s <= 1))
+    throw Error(fmt::format("cross_entropy: the label smoothing is {}, expected 0 to 1", s));
+  Tensor smooth = wide(targets);
+  if (s != 0 && logits.rank() > 0)
+    smooth = smooth * (1 - s) + s / static_cast<double>(logits.dim(-1));
+  auto [sum, count] = apply(CrossEntropy{}, wide(logits), smooth);
+  return {std::move(sum), std::move(count)};
+}
+
+}  // namespace ebb

@@ -1,0 +1,231 @@
+#include "ebb/ops/norm.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/norm.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+namespace {
+
+using rows::Rows;
+
+void check_dy(const char* op, const Spec& x, const Spec& dy) {
+  if (dy != x) throw Error(fmt::format("{}: {} and {} differ", op, to_string(x), to_string(dy)));
+}
+
+void check_accumulator(const char* op, const Spec& given, const Spec& weight) {
+  if (given != weight)
+    throw Error(fmt::format("{}: the accumulator is {}, expected {}", op, to_string(given),
+                            to_string(weight)));
+}
+
+// The accumulator's value, or zeros, for the kernel to go on from.
+template <class T>
+T* started(Out out, const In* from) {
+  if (from == nullptr) {
+    std::memset(out.data, 0, out.spec->bytes());
+  } else if (from->data != out.data) {
+    std::memcpy(out.data, from->data, out.spec->bytes());
+  }
+  return out.as<T>();
+}
+
+Tensor row_mean(const Tensor& v) { return mean(v, {-1}, true); }
+
+// The second order of both norms. For a row, with xh the normalised x and P(v) = v - mean(v) -
+// xh * mean(v * xh) (without the mean of v for rms_norm), the way back is
+//   dx = rstd * P(g), g = dy * weight;   dweight = sum(dy * xh);   dbias = sum(dy)
+// P is symmetric, and moves with x as the products below say.
+struct SecondOrder {
+  bool centered;
+  Tensor rstd, xh;
+
+  SecondOrder(const Tensor& x, double eps, bool layer) : centered(layer) {
+    const Tensor away = layer ? x - row_mean(x) : x;
+    rstd = rsqrt(row_mean(square(away)) + eps);
+    xh = away * rstd;
+  }
+  Tensor project(const Tensor& v) const {
+    const Tensor flat = v - xh * row_mean(v * xh);
+    return centered ? flat - row_mean(v) : flat;
+  }
+  // Gradient of <a, dx> with respect to x.
+  Tensor along_x(const Tensor& a, const Tensor& g) const {
+    Tensor both = row_mean(a * g);
+    if (centered) both = both - row_mean(a) * row_mean(g);
+    const Tensor of_a = row_mean(a * xh), of_g = row_mean(g * xh);
+    return -(square(rstd) * (xh * (both - of_a * of_g) + of_a * project(g) + of_g * project(a)));
+  }
+
+  // Gives the gradients of inputs 0 to 2: x, weight, dy.
+  void give(Back& b) const {
+    const Tensor &weight = b.in(1), &dy = b.in(2);
+    const Tensor g = dy * weight;
+    const bool from_dx = b.has(0), from_dweight = b.has(1), from_dbias = centered && b.has(2);
+    if (b.wants(0)) {
+      if (from_dx) b.give(0, along_x(b.d(0), g));
+      if (from_dweight) b.give(0, rstd * project(dy * b.d(1)));
+    }
+    if (b.wants(1) && from_dx)
+      b.give(1, sum_to(dy * (rstd * project(b.d(0))), weight.shape(), b.take(1)));
+    if (b.wants(2)) {
+      if (from_dx) b.give(2, weight * (rstd * project(b.d(0))));
+      if (from_dweight) b.give(2, xh * b.d(1));
+      if (from_dbias) b.give(2, broadcast_to(b.d(2), dy.shape()));
+    }
+  }
+};
+
+}  // namespace
+
+// ---- layer_norm ----
+
+Spec LayerNormOp::shape(const Spec& x, const Spec& weight, const Spec& bias) const {
+  rows::check_parameter(name, "weight", weight, x);
+  rows::check_parameter(name, "bias", bias, x);
+  return x;
+}
+Cost LayerNormOp::cost(const Spec& x, const Spec& weight, const Spec& bias) const {
+  return rows::cost(8, x, {&x, &weight, &bias, &x});
+}
+
+void LayerNormOp::run(In x, In weight, In bias, Out y, Scratch) const {
+  const Rows r(x.shape());
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::layer_norm(x.as<T>(), weight.as<T>(), bias.as<T>(), y.as<T>(), r.count, r.size, eps);
+  });
+}
+
+void LayerNormOp::grad(Back& b) const {
+  if (!b.wants(0) && !b.wants(1)) {
+    if (b.wants(2)) b.give(2, sum_to(b.d(), b.in_spec(2).shape, b.take(2)));
+    return;
+  }
+  const Tensor dweight = b.wants(1) ? b.take(1) : Tensor();
+  const Tensor dbias = b.wants(2) ? b.take(2) : Tensor();
+  // The kernel goes on from both sums or from neither.
+  const auto or_zeros = [&](const Tensor& given, int i) {
+    return given ? given : Tensor::zeros(b.in_spec(i).shape, b.in_spec(i).dtype);
+  };
+  const bool go_on = dweight || dbias;
+  const auto d = go_on ? layer_norm_backward(b.in(0), b.in(1), b.d(), eps, or_zeros(dweight, 1),
+                                             or_zeros(dbias, 2))
+                       : layer_norm_backward(b.in(0), b.in(1), b.d(), eps);
+  for (int i = 0; i < 3; ++i)
+    if (b.wants(i)) b.give(i, d[static_cast<std::size_t>(i)]);
+}
+
+std::array<Spec, 3> LayerNormBackward::shape(Specs in) const {
+  rows::check_parameter(name, "weight", in[1], in[0]);
+  check_dy(name, in[0], in[2]);
+  if (accumulate) {
+    check_accumulator(name, in[3], in[1]);
+    check_accumulator(name, in[4], in[1]);
+  }
+  return {in[0], in[1], in[1]};
+}
+Cost LayerNormBackward::cost(Specs in) const {
+  return rows::cost(20, in[0], {&in[0], &in[2], &in[0], &in[1], &in[1], &in[1]});
+}
+
+void LayerNormBackward::run(Ins in, Out dx, Out dweight, Out dbias, Scratch) const {
+  const Rows r(in[0].shape());
+  rows::with_float(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::layer_norm_backward(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), dx.as<T>(),
+                                 started<T>(dweight, accumulate ? &in[3] : nullptr),
+                                 started<T>(dbias, accumulate ? &in[4] : nullptr), r.count, r.size,
+                                 eps);
+  });
+}
+
+void LayerNormBackward::grad(Back& b) const {
+  if (b.wants(0) || b.wants(1) || b.wants(2)) SecondOrder(b.in(0), eps, true).give(b);
+  if (!accumulate) return;
+  if (b.wants(3)) b.give(3, b.d(1));
+  if (b.wants(4)) b.give(4, b.d(2));
+}
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return apply(LayerNormOp{eps}, x, weight, bias);
+}
+
+std::array<Tensor, 3> layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+                                          double eps, const Tensor& dweight, const Tensor& dbias) {
+  const Tensor* in[] = {&x, &weight, &dy, &dweight, &dbias};
+  const bool add = static_cast<bool>(dweight);
+  return apply_all(LayerNormBackward{eps, add}, std::span(in, add ? 5 : 3));
+}
+
+// ---- rms_norm ----
+
+Spec RmsNormOp::shape(const Spec& x, const Spec& weight) const {
+  rows::check_parameter(name, "weight", weight, x);
+  return x;
+}
+Cost RmsNormOp::cost(const Spec& x, const Spec& weight) const {
+  return rows::cost(5, x, {&x, &weight, &x});
+}
+
+void RmsNormOp::run(In x, In weight, Out y, Scratch) const {
+  const Rows r(x.shape());
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::rms_norm(x.as<T>(), weight.as<T>(), y.as<T>(), r.count, r.size, eps);
+  });
+}
+
+void RmsNormOp::grad(Back& b) const {
+  const auto d =
+      rms_norm_backward(b.in(0), b.in(1), b.d(), eps, b.wants(1) ? b.take(1) : Tensor());
+  if (b.wants(0)) b.give(0, d[0]);
+  if (b.wants(1)) b.give(1, d[1]);
+}
+
+std::array<Spec, 2> RmsNormBackward::shape(Specs in) const {
+  rows::check_parameter(name, "weight", in[1], in[0]);
+  check_dy(name, in[0], in[2]);
+  if (accumulate) check_accumulator(name, in[3], in[1]);
+  return {in[0], in[1]};
+}
+Cost RmsNormBackward::cost(Specs in) const {
+  return rows::cost(15, in[0], {&in[0], &in[2], &in[0], &in[1], &in[1]});
+}
+
+void RmsNormBackward::run(Ins in, Out dx, Out dweight, Scratch) const {
+  const Rows r(in[0].shape());
+  rows::with_float(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::rms_norm_backward(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), dx.as<T>(),
+                               started<T>(dweight, accumulate ? &in[3] : nullptr), r.count, r.size,
+                               eps);
+  });
+}
+
+void RmsNormBackward::grad(Back& b) const {
+  if (b.wants(0) || b.wants(1) || b.wants(2)) SecondOrder(b.in(0), eps, false).give(b);
+  if (accumulate && b.wants(3)) b.give(3, b.d(1));
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return apply(RmsNormOp{eps}, x, weight);
+}
+
+std::array<Tensor, 2> rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+                                        double eps, const Tensor& dweight) {
+  const Tensor* in[] = {&x, &weight, &dy, &dweight};
+  const bool add = static_cast<bool>(dweight);
+  return apply_all(RmsNormBackward{eps, add}, std::span(in, add ? 4 : 3));
+}
+
+}  // namespace ebb

@@ -1,0 +1,70 @@
+// Normalisation over the last axis. Kept for the way back: x and the weight, no statistics.
+#pragma once
+
+#include "ebb/ops/op.hpp"
+
+namespace ebb {
+
+struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight + bias
+  static constexpr auto name = "layer_norm";
+  double eps = 1e-5;
+  bool operator==(const LayerNormOp&) const = default;
+  Spec shape(const Spec& x, const Spec& weight, const Spec& bias) const;
+  Cost cost(const Spec& x, const Spec& weight, const Spec& bias) const;
+  void run(In x, In weight, In bias, Out y, Scratch) const;
+  Needs needs(int input) const {
+    return input == 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1);
+  }
+  void grad(Back& back) const;
+};
+
+struct LayerNormBackward {  // x, weight, dy[, dweight, dbias so far] → dx, dweight, dbias
+  static constexpr auto name = "layer_norm_backward";
+  double eps = 1e-5;
+  bool accumulate = false;
+  bool operator==(const LayerNormBackward&) const = default;
+  std::array<Spec, 3> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  void run(Ins in, Out dx, Out dweight, Out dbias, Scratch) const;
+  Needs needs(int input) const {
+    return input > 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1) | Needs::input(2);
+  }
+  void grad(Back& back) const;
+};
+
+struct RmsNormOp {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weight
+  static constexpr auto name = "rms_norm";
+  double eps = 1e-6;
+  bool operator==(const RmsNormOp&) const = default;
+  Spec shape(const Spec& x, const Spec& weight) const;
+  Cost cost(const Spec& x, const Spec& weight) const;
+  void run(In x, In weight, Out y, Scratch) const;
+  Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
+  void grad(Back& back) const;
+};
+
+struct RmsNormBackward {  // x, weight, dy[, dweight so far] → dx, dweight
+  static constexpr auto name = "rms_norm_backward";
+  double eps = 1e-6;
+  bool accumulate = false;
+  bool operator==(const RmsNormBackward&) const = default;
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  void run(Ins in, Out dx, Out dweight, Scratch) const;
+  Needs needs(int input) const {
+    return input > 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1) | Needs::input(2);
+  }
+  void grad(Back& back) const;
+};
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6);
+
+// The sums over rows go on from what is given, or start from zero: both or neither.
+std::array<Tensor, 3> layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+                                          double eps, const Tensor& dweight = {},
+                                          const Tensor& dbias = {});
+std::array<Tensor, 2> rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+                                        double eps, const Tensor& dweight = {});
+
+}  // namespace ebb

@@ -1,0 +1,189 @@
+// One op, one place. An op is a plain struct:
+//
+//   struct RmsNorm {                                        // y = w * x / sqrt(mean(x^2) + eps)
+//     static constexpr auto name = "rms_norm";
+//     float eps = 1e-6f;                                    // attributes: trivially copyable
+//     bool operator==(const RmsNorm&) const = default;
+//     Spec shape(const Spec& x, const Spec& w) const;       // throws, naming the op and both shapes
+//     Cost cost(const Spec& x, const Spec& w) const;        // flops and bytes, for the planner
+//     std::size_t scratch(const Spec& x, const Spec& w) const;            // optional: bytes run needs
+//     void run(In x, In w, Out y, Scratch scratch) const;   // calls a kernel
+//     Needs needs(int input) const;                         // what that input's gradient needs
+//     void grad(Back& back) const;                          // in ops: taped, traced, planned too
+//   };
+//
+// An op whose result can share its input's bytes adds `Tensor view(const Tensor& x) const`, which
+// gives the view, or an empty handle where it must be run after all.
+//
+// Tape, trace, planner and executor read only that. An op with several outputs returns
+// std::array<Spec, N> from shape() and takes N Outs. An op with any number of inputs takes
+// std::span<const Spec> (Specs) and std::span<const In> (Ins). An op without grad() passes no
+// gradient on. `apply(RmsNorm{…}, x, w)` runs it here and now and shows it to the tapes of this
+// thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/tensor/tensor.hpp"
+
+namespace ebb {
+
+struct Cost {
+  double flops = 0;  // multiply-adds count 2
+  double bytes = 0;  // read and written
+};
+
+// A tensor as a kernel call sees it.
+struct In {
+  const Spec* spec;
+  const void* data;
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
+  const Shape& shape() const { return spec->shape; }
+  DType dtype() const { return spec->dtype; }
+  std::int64_t size() const { return spec->size(); }
+};
+
+struct Out {
+  const Spec* spec;
+  void* data;
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data);
+  }
+  const Shape& shape() const { return spec->shape; }
+  DType dtype() const { return spec->dtype; }
+  std::int64_t size() const { return spec->size(); }
+};
+
+using Scratch = std::span<std::byte>;
+using Specs = std::span<const Spec>;
+using Ins = std::span<const In>;
+using Outs = std::span<const Out>;
+
+// Which of an op's inputs and outputs the gradient of one input reads. Only these are kept for the
+// backward pass, and only when that gradient will be asked for.
+struct Needs {
+  std::uint32_t inputs = 0, outputs = 0;  // bit i: input (output) i
+
+  static constexpr Needs nothing() { return {}; }
+  static constexpr Needs input(int i) { return {1u << i, 0}; }
+  static constexpr Needs output(int i = 0) { return {0, 1u << i}; }
+  constexpr Needs operator|(Needs o) const { return {inputs | o.inputs, outputs | o.outputs}; }
+};
+
+// One call of an op on the way back: gradients of its outputs come in, those of its inputs go out.
+class Back {
+ public:
+  virtual int inputs() const = 0;
+  virtual const Spec& in_spec(int i) const = 0;
+  virtual const Spec& out_spec(int i = 0) const = 0;
+  virtual const Tensor& in(int i) const = 0;       // kept because needs() said so
+  virtual const Tensor& out(int i = 0) const = 0;  // likewise
+  virtual const Tensor& d(int i = 0) = 0;          // gradient of output i; zeros where nothing flows
+  virtual bool has(int i) const = 0;               // whether anything flows into output i
+  virtual bool wants(int i) const = 0;             // whether input i's gradient is asked for
+
+  // What the gradient of input i already amounts to, handed over to be added to: a sum over examples
+  // starts its chain from it, so that a batch in parts gives the bits of the whole. Empty when there
+  // is nothing yet. Whoever takes it gives back a gradient that includes it.
+  virtual Tensor take(int i) = 0;
+  virtual void give(int i, Tensor gradient) = 0;  // adds to what was not taken
+
+ protected:
+  ~Back() = default;
+};
+
+// What is known of an op without its type. One for each op struct, registered when first linked in.
+struct OpType {
+  const char* name;
+  std::size_t size;  // of the attributes
+  int outputs;
+  bool half;       // takes 16-bit floats itself
+  bool has_grad;
+  void (*shape)(const void* op, Specs in, Spec* out);
+  Cost (*cost)(const void* op, Specs in);
+  std::size_t (*scratch)(const void* op, Specs in);
+  void (*run)(const void* op, Ins in, Outs out, Scratch scratch);
+  Needs (*needs)(const void* op, int input);
+  void (*grad)(const void* op, Back& back);
+  bool (*equal)(const void* a, const void* b);
+  Tensor (*view)(const void* op, const Tensor& in);
+  OpType* next = nullptr;
+};
+
+// Every op that is linked into this program, by name.
+std::vector<const OpType*> registered_ops();
+
+inline constexpr std::size_t kMaxAttributes = 192;
+inline constexpr int kMaxOutputs = 4;
+
+// An op's attributes without its type: what a tape or a trace keeps of a call.
+class AnyOp {
+ public:
+  AnyOp() = default;
+  AnyOp(const OpType& type, const void* op) : type_(&type) { std::memcpy(bytes_, op, type.size); }
+  const OpType& type() const { return *type_; }
+  const void* attributes() const { return bytes_; }
+  bool operator==(const AnyOp& o) const { return type_ == o.type_ && type_->equal(bytes_, o.bytes_); }
+
+ private:
+  const OpType* type_ = nullptr;
+  alignas(16) std::byte bytes_[kMaxAttributes];
+};
+
+// A gradient rule that is not an op's: a function the user gave, a block that is recomputed.
+class CustomGrad {
+ public:
+  virtual ~CustomGrad() = default;
+  virtual const char* name() const = 0;
+  virtual void grad(Back& back) const = 0;
+};
+
+// Sees every op call of this thread while it is in the list. Tapes are recorders.
+class Recorder {
+ public:
+  virtual void record(const OpType& type, const void* op, std::span<const Tensor* const> in,
+                      std::span<const Tensor> out) = 0;
+  virtual void record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
+                      std::span<const Tensor> out) = 0;
+  Recorder* outer = nullptr;
+
+ protected:
+  ~Recorder() = default;
+};
+Recorder*& recorders();  // innermost first
+inline bool recording() { return recorders() != nullptr; }
+void remove_recorder(Recorder& recorder);  // from this thread's list, also where it is set aside
+
+// Another list of recorders for as long as this lives; null: nobody records.
+class RecorderSwap {
+ public:
+  explicit RecorderSwap(Recorder* list);
+  ~RecorderSwap();
+  RecorderSwap(const RecorderSwap&) = delete;
+  RecorderSwap& operator=(const RecorderSwap&) = delete;
+  Recorder* aside() const { return aside_; }
+
+ private:
+  friend void remove_recorder(Recorder&);
+  Recorder* aside_;
+  RecorderSwap* outer_;
+};
+
+// The one way an op is called. `donated`, when given, is the index of an input whose handle the
+// caller gives away: its bytes become output 0's where nobody else holds them, nobody records, and
+// the specs agree.
+void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
+          std::span<Tensor> out, int donated = -1);
+
+}  // namespace ebb

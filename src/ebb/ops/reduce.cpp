@@ -1,0 +1,263 @@
+#include "ebb/ops/reduce.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <utility>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+
+Axes::Axes(std::span<const int> axes) : count_(static_cast<int>(axes.size())) {
+  for (std::size_t i = 0; i < axes.size() && i < axes_.size(); ++i) axes_[i] = axes[i];
+}
+
+std::uint32_t Axes::mask(const char* op, int rank) const {
+  if (count_ == 0) return (1u << rank) - 1;
+  if (count_ > rank)
+    throw Error(fmt::format("{}: {} axes were given for rank {}", op, count_, rank));
+  std::uint32_t mask = 0;
+  for (int i = 0; i < count_; ++i) {
+    const int axis = axis_of(op, axes_[static_cast<std::size_t>(i)], rank);
+    if (mask >> axis & 1u) throw Error(fmt::format("{}: axis {} is named twice", op, axis));
+    mask |= 1u << axis;
+  }
+  return mask;
+}
+
+namespace {
+
+using kernels::Reduce;
+
+constexpr bool takes_integers(Reduce f) {
+  return f == Reduce::sum || f == Reduce::max || f == Reduce::min || f == Reduce::prod;
+}
+
+void check_number(const char* op, const Spec& x, bool integers) {
+  const bool integer = x.dtype == DType::i32 || x.dtype == DType::i64;
+  if (is_float(x.dtype) || (integers && integer)) return;
+  throw Error(fmt::format("{}: {} is not a {} type; cast it first", op, to_string(x),
+                          integers ? "floating, i32 or i64" : "floating"));
+}
+
+Shape reduced_shape(const Shape& x, std::uint32_t axes, bool keepdims) {
+  std::int64_t dims[Shape::kMaxRank];
+  std::size_t rank = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const bool reduced = (axes >> axis & 1u) != 0;
+    if (!reduced || keepdims) dims[rank++] = reduced ? 1 : x[axis];
+  }
+  return Shape(std::span<const std::int64_t>(dims, rank));
+}
+
+std::int64_t reduced_count(const Shape& x, std::uint32_t axes) {
+  std::int64_t n = 1;
+  for (int axis = 0; axis < x.rank(); ++axis)
+    if (axes >> axis & 1u) n *= x[axis];
+  return n;
+}
+
+Tensor scalar_like(const Tensor& t, double value) { return Tensor::scalar(value, t.dtype()); }
+
+// Whether `to` broadcasts to `from`; the axes of `from` it is repeated along.
+bool repeated_axes(const Shape& from, const Shape& to, std::uint32_t& axes) {
+  const int extra = from.rank() - to.rank();
+  if (extra < 0) return false;
+  axes = (1u << extra) - 1;
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    if (to[axis] == from[axis + extra]) continue;
+    if (to[axis] != 1) return false;
+    axes |= 1u << (axis + extra);
+  }
+  return true;
+}
+
+}  // namespace
+
+template <Reduce kFunction>
+Spec ReduceOp<kFunction>::shape(const Spec& x) const {
+  check_number(name, x, takes_integers(kFunction));
+  const Shape y = reduced_shape(x.shape, axes, keepdims);
+  if ((kFunction == Reduce::max || kFunction == Reduce::min) && y.size() > 0 &&
+      reduced_count(x.shape, axes) == 0)
+    throw Error(fmt::format("{}: {} has no elements to choose from", name, to_string(x)));
+  return {y, x.dtype};
+}
+
+template <Reduce kFunction>
+Cost ReduceOp<kFunction>::cost(const Spec& x) const {
+  const double each = kFunction == Reduce::logsumexp ? 30 : kFunction == Reduce::var ? 4 : 1;
+  return {each * static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes())};
+}
+
+template <Reduce kFunction>
+void ReduceOp<kFunction>::run(In x, Out y, Scratch) const {
+  const kernels::Reduction r = kernels::reduction(x.shape().dims(), axes);
+  with_number<takes_integers(kFunction)>(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::reduce(kFunction, r, x.as<T>(), y.as<T>(), {.correction = correction});
+  });
+}
+
+template <Reduce kFunction>
+void ReduceOp<kFunction>::grad(Back& back) const {
+  if (!back.wants(0)) return;
+  const Shape& shape = back.in_spec(0).shape;
+  const Shape kept = reduced_shape(shape, axes, true);  // broadcasts to the input's
+  const Tensor d = reshape(back.d(), kept);
+  const auto x = [&]() -> const Tensor& { return back.in(0); };
+  const auto same = [&](const Tensor& t) {  // the same reduction, with all its axes
+    return apply(ReduceOp<Reduce::sum>{axes, true}, t);
+  };
+  const auto count = static_cast<double>(reduced_count(shape, axes));
+  switch (kFunction) {
+    case Reduce::sum: return back.give(0, broadcast_to(d, shape));
+    case Reduce::mean: return back.give(0, broadcast_to(d / count, shape));
+    case Reduce::max:
+    case Reduce::min: {
+      const Tensor chosen = cast(equal(x(), reshape(back.out(), kept)), d.dtype());
+      return back.give(0, chosen * (d / same(chosen)));
+    }
+    case Reduce::logsumexp: return back.give(0, d * exp(x() - reshape(back.out(), kept)));
+    case Reduce::var: {
+      const double divisor = count > correction ? count - correction : 0;
+      const Tensor centre = apply(ReduceOp<Reduce::mean>{axes, true}, x());
+      return back.give(0, d * (2 / divisor) * (x() - centre));
+    }
+    case Reduce::prod: {
+      // The product of the others: of all nonzero ones by the own, or, at the only zero, of all.
+      const Tensor is_zero = equal(x(), scalar_like(d, 0));
+      const Tensor nonzero = where(is_zero, scalar_like(d, 1), x());
+      const Tensor product = apply(ReduceOp<Reduce::prod>{axes, true}, nonzero);
+      const Tensor zeros = same(cast(is_zero, d.dtype()));
+      const Tensor none = cast(equal(zeros, scalar_like(d, 0)), d.dtype());
+      const Tensor one = cast(equal(zeros, scalar_like(d, 1)), d.dtype());
+      return back.give(0, d * where(is_zero, product * one, product * none / nonzero));
+    }
+  }
+}
+
+Spec SumTo::shape(Specs in) const {
+  const std::size_t expected = accumulate ? 2 : 1;
+  if (in.size() != expected)
+    throw Error(fmt::format("sum_to: {} inputs were given, expected {}", in.size(), expected));
+  check_number(name, in[0], true);
+  std::uint32_t axes = 0;
+  if (!repeated_axes(in[0].shape, to, axes)) {
+    throw Error(fmt::format("sum_to: {} does not broadcast to {}", to_string(to),
+                            to_string(in[0])));
+  }
+  const Spec y{to, in[0].dtype};
+  if (accumulate && in[1] != y) {
+    throw Error(fmt::format("sum_to: the sum is {}, but it is added to {}", to_string(y),
+                            to_string(in[1])));
+  }
+  return y;
+}
+
+Cost SumTo::cost(Specs in) const {
+  double bytes = static_cast<double>(Spec{to, in[0].dtype}.bytes());
+  for (const Spec& x : in) bytes += static_cast<double>(x.bytes());
+  return {static_cast<double>(in[0].size()), bytes};
+}
+
+void SumTo::run(Ins in, Out y, Scratch) const {
+  if (accumulate && in[1].data != y.data) std::memcpy(y.data, in[1].data, y.spec->bytes());
+  std::uint32_t axes = 0;
+  repeated_axes(in[0].shape(), to, axes);
+  const kernels::Reduction r = kernels::reduction(in[0].shape().dims(), axes);
+  with_number<true>(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::reduce(Reduce::sum, r, in[0].as<T>(), y.as<T>(), {.accumulate = accumulate});
+  });
+}
+
+void SumTo::grad(Back& back) const {
+  if (back.wants(0)) back.give(0, broadcast_to(back.d(), back.in_spec(0).shape));
+  if (accumulate && back.wants(1)) back.give(1, back.d());
+}
+
+Spec ArgMax::shape(const Spec& x) const {
+  check_number(name, x, true);
+  const std::uint32_t axes = 1u << axis;
+  const Shape y = reduced_shape(x.shape, axes, keepdims);
+  if (y.size() > 0 && x.shape[axis] == 0)
+    throw Error(fmt::format("argmax: {} has no elements to choose from", to_string(x)));
+  return {y, DType::i64};
+}
+Cost ArgMax::cost(const Spec& x) const {
+  return {static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes())};
+}
+void ArgMax::run(In x, Out y, Scratch) const {
+  const kernels::Reduction r = kernels::reduction(x.shape().dims(), 1u << axis);
+  with_number<true>(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::argmax(r, x.as<T>(), y.as<std::int64_t>());
+  });
+}
+
+Spec CumSum::shape(const Spec& x) const {
+  check_number(name, x, true);
+  return x;
+}
+Cost CumSum::cost(const Spec& x) const {
+  return {static_cast<double>(x.size()), 2.0 * static_cast<double>(x.bytes())};
+}
+void CumSum::run(In x, Out y, Scratch) const {
+  std::size_t outer = 1, inner = 1;
+  for (int a = 0; a < x.shape().rank(); ++a)
+    if (a != axis) (a < axis ? outer : inner) *= static_cast<std::size_t>(x.shape()[a]);
+  const auto n = static_cast<std::size_t>(x.shape()[axis]);
+  with_number<true>(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::cumsum(x.as<T>(), y.as<T>(), outer, n, inner, reverse);
+  });
+}
+void CumSum::grad(Back& back) const {
+  if (back.wants(0)) back.give(0, apply(CumSum{axis, !reverse}, back.d()));
+}
+
+#define EBB_REDUCE(function)                                                               \
+  Tensor function(const Tensor& x, const Axes& axes, bool keepdims) {                      \
+    return apply(ReduceOp<Reduce::function>{axes.mask(#function, x.rank()), keepdims}, x); \
+  }
+EBB_REDUCE(sum)
+EBB_REDUCE(mean)
+EBB_REDUCE(max)
+EBB_REDUCE(min)
+EBB_REDUCE(prod)
+EBB_REDUCE(logsumexp)
+#undef EBB_REDUCE
+
+Tensor var(const Tensor& x, const Axes& axes, VarOptions options) {
+  return apply(
+      ReduceOp<Reduce::var>{axes.mask("var", x.rank()), options.keepdims, options.correction}, x);
+}
+
+Tensor argmax(const Tensor& x, int axis, bool keepdims) {
+  return apply(ArgMax{axis_of("argmax", axis, x.rank()), keepdims}, x);
+}
+
+Tensor cumsum(const Tensor& x, int axis, bool reverse) {
+  return apply(CumSum{axis_of("cumsum", axis, x.rank()), reverse}, x);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& to, Tensor into) {
+  if (!into) {
+    if (x.shape() == to) return x;
+    const Tensor* in[] = {&x};
+    return apply_all(SumTo{to, false}, in);
+  }
+  const Tensor* in[] = {&x, &into};
+  return apply_all(SumTo{to, true}, in, 1);
+}
+
+}  // namespace ebb

@@ -1,0 +1,37 @@
+#include "ebb/ops/rows.hpp"
+
+#include <fmt/core.h>
+
+#include "ebb/base/error.hpp"
+
+namespace ebb::rows {
+
+void check_float(const char* op, const Spec& x) {
+  if (!is_float(x.dtype))
+    throw Error(fmt::format("{}: {} is not a floating type; cast it first", op, to_string(x)));
+}
+
+void check_same_type(const char* op, const Spec& a, const Spec& b) {
+  if (a.dtype != b.dtype)
+    throw Error(fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a),
+                            to_string(b)));
+}
+
+void check_parameter(const char* op, const char* what, const Spec& parameter, const Spec& x) {
+  check_float(op, x);
+  if (x.rank() == 0)
+    throw Error(fmt::format("{}: {} has no last axis to normalise", op, to_string(x)));
+  const std::int64_t n = x.shape[x.rank() - 1];
+  if (parameter.shape != Shape{n})
+    throw Error(fmt::format("{}: the {} is {}, expected ({}) to go with {}", op, what,
+                            to_string(parameter), n, to_string(x)));
+  check_same_type(op, x, parameter);
+}
+
+Cost cost(double flops, const Spec& x, std::initializer_list<const Spec*> moved) {
+  Cost c{flops * static_cast<double>(x.size()), 0};
+  for (const Spec* spec : moved) c.bytes += static_cast<double>(spec->bytes());
+  return c;
+}
+
+}  // namespace ebb::rows

@@ -1,0 +1,130 @@
+#include "ebb/ops/softmax.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/softmax.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+namespace {
+
+using rows::Rows;
+
+Spec rows_spec(const char* op, const Spec& x) {
+  rows::check_float(op, x);
+  if (x.rank() == 0) throw Error(fmt::format("{}: {} has no axis", op, to_string(x)));
+  return x;
+}
+
+Spec pair_spec(const char* op, const Spec& y, const Spec& dy) {
+  if (y != dy)
+    throw Error(fmt::format("{}: {} and {} differ", op, to_string(y), to_string(dy)));
+  return rows_spec(op, y);
+}
+
+// op over any axis, by one over the last.
+template <class Op>
+Tensor over_axis(const Op& op, const Tensor& x, int axis) {
+  rows_spec(Op::name, x.spec());
+  const int rank = x.rank(), front = axis_of(Op::name, axis, rank);
+  if (front == rank - 1) return apply(op, x);
+  int order[Shape::kMaxRank];
+  for (int d = 0; d < rank; ++d) order[d] = d;
+  std::swap(order[front], order[rank - 1]);  // its own inverse
+  const std::span<const int> swapped(order, static_cast<std::size_t>(rank));
+  return permute(apply(op, permute(x, swapped)), swapped);
+}
+
+}  // namespace
+
+Spec Softmax::shape(const Spec& x) const { return rows_spec(name, x); }
+Cost Softmax::cost(const Spec& x) const { return rows::cost(20, x, {&x, &x}); }
+
+void Softmax::run(In x, Out y, Scratch) const {
+  const Rows r(x.shape());
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::softmax(x.as<T>(), y.as<T>(), r.count, r.size);
+  });
+}
+
+void Softmax::grad(Back& b) const {
+  if (b.wants(0)) b.give(0, softmax_backward(b.out(), b.d()));
+}
+
+Spec SoftmaxBackward::shape(const Spec& y, const Spec& dy) const { return pair_spec(name, y, dy); }
+Cost SoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
+  return rows::cost(4, y, {&y, &dy, &y});
+}
+
+void SoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
+  const Rows r(y.shape());
+  rows::with_float(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
+  });
+}
+
+void SoftmaxBackward::grad(Back& b) const {
+  const Tensor& y = b.in(0);
+  const Tensor& a = b.d();
+  if (b.wants(0)) {
+    const Tensor& dy = b.in(1);
+    b.give(0, a * (dy - sum(y * dy, {-1}, true)) - dy * sum(a * y, {-1}, true));
+  }
+  if (b.wants(1)) b.give(1, softmax_backward(y, a));
+}
+
+Spec LogSoftmax::shape(const Spec& x) const { return rows_spec(name, x); }
+Cost LogSoftmax::cost(const Spec& x) const { return rows::cost(20, x, {&x, &x}); }
+
+void LogSoftmax::run(In x, Out y, Scratch) const {
+  const Rows r(x.shape());
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::log_softmax(x.as<T>(), y.as<T>(), r.count, r.size);
+  });
+}
+
+void LogSoftmax::grad(Back& b) const {
+  if (b.wants(0)) b.give(0, log_softmax_backward(b.out(), b.d()));
+}
+
+Spec LogSoftmaxBackward::shape(const Spec& y, const Spec& dy) const {
+  return pair_spec(name, y, dy);
+}
+Cost LogSoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
+  return rows::cost(20, y, {&y, &dy, &y});
+}
+
+void LogSoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
+  const Rows r(y.shape());
+  rows::with_float(y.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::log_softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
+  });
+}
+
+void LogSoftmaxBackward::grad(Back& b) const {
+  const Tensor p = exp(b.in(0));
+  const Tensor& a = b.d();
+  if (b.wants(0)) b.give(0, -(a * p * sum(b.in(1), {-1}, true)));
+  if (b.wants(1)) b.give(1, a - sum(a * p, {-1}, true));
+}
+
+Tensor softmax(const Tensor& x, int axis) { return over_axis(Softmax{}, x, axis); }
+Tensor log_softmax(const Tensor& x, int axis) { return over_axis(LogSoftmax{}, x, axis); }
+Tensor softmax_backward(const Tensor& y, const Tensor& dy) { return apply(SoftmaxBackward{}, y, dy); }
+Tensor log_softmax_backward(const Tensor& y, const Tensor& dy) {
+  return apply(LogSoftmaxBackward{}, y, dy);
+}
+
+}  // namespace ebb

@@ -1,0 +1,245 @@
+#include "ebb/ops/unary.hpp"
+
+#include <fmt/core.h>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/element_cases.hpp"
+
+namespace ebb {
+namespace {
+
+using kernels::Unary;
+using kernels::UnaryGrad;
+
+constexpr bool takes_integers(Unary f) {
+  using enum Unary;
+  return f == neg || f == abs || f == sign || f == square || f == relu || f == clip;
+}
+
+// Rough flops of one element, for the planner.
+constexpr double flops(Unary f) {
+  using enum Unary;
+  switch (f) {
+    case neg:
+    case abs:
+    case sign:
+    case square:
+    case relu:
+    case leaky_relu:
+    case clip: return 1;
+    case sqrt:
+    case rsqrt:
+    case reciprocal: return 4;
+    case gelu:
+    case erf: return 50;
+    default: return 25;
+  }
+}
+
+Tensor scalar_like(const Tensor& x, double value) { return Tensor::scalar(value, x.dtype()); }
+
+template <UnaryGrad kFunction>
+Tensor backward(const Tensor& saved, const Tensor& dy, double a = 0, double b = 0) {
+  return apply(UnaryBackward<kFunction>{a, b}, saved, dy);
+}
+
+constexpr double kInvSqrt2Pi = 0.398942280401432678, kTwoOverSqrtPi = 1.12837916709551257;
+constexpr double kGeluA = 1.59576912160573071, kGeluB = 0.0713548162726002488;  // sigmoid(Ax + Bx^3)
+
+// The derivative of a backward op's factor by what it saved; never asked for where it is zero.
+Tensor slope_by_saved(UnaryGrad f, const Tensor& s) {
+  const auto sigmoid_slope = [](const Tensor& y) { return y * (1.0 - y); };
+  switch (f) {
+    case UnaryGrad::tanh: return -2.0 * s;
+    case UnaryGrad::sigmoid: return 1.0 - 2.0 * s;
+    case UnaryGrad::elu:
+      return where(greater(s, scalar_like(s, 0)), scalar_like(s, 0), scalar_like(s, 1));
+    case UnaryGrad::softplus: return sigmoid_slope(sigmoid(s));
+    case UnaryGrad::gelu: return kInvSqrt2Pi * exp(-0.5 * square(s)) * (2.0 - square(s));
+    case UnaryGrad::gelu_tanh: {
+      const Tensor y = sigmoid(s * (kGeluA + kGeluB * square(s))), slope = sigmoid_slope(y);
+      const Tensor v1 = kGeluA + (3 * kGeluB) * square(s), v2 = (6 * kGeluB) * s;
+      return slope * (2.0 * v1 + s * ((1.0 - 2.0 * y) * square(v1) + v2));
+    }
+    case UnaryGrad::silu: {
+      const Tensor y = sigmoid(s);
+      return sigmoid_slope(y) * (2.0 + s * (1.0 - 2.0 * y));
+    }
+    case UnaryGrad::erf: return (-2 * kTwoOverSqrtPi) * s * exp(-square(s));
+    default: return {};
+  }
+}
+
+constexpr bool is_linear(UnaryGrad f) {
+  using enum UnaryGrad;
+  return f == relu || f == leaky_relu || f == abs || f == clip;
+}
+
+}  // namespace
+
+template <Unary kFunction>
+Spec UnaryOp<kFunction>::shape(const Spec& x) const {
+  const bool integer = x.dtype == DType::i32 || x.dtype == DType::i64;
+  if (!is_float(x.dtype) && !(takes_integers(kFunction) && integer)) {
+    throw Error(fmt::format("{}: {} is not a {} type; cast it first", name, to_string(x),
+                            takes_integers(kFunction) ? "floating, i32 or i64" : "floating"));
+  }
+  if (kFunction == Unary::clip && !(a <= b))
+    throw Error(fmt::format("clip: the limits {} and {} are not in order", a, b));
+  if (kFunction == Unary::leaky_relu && !(a >= 0))
+    throw Error(fmt::format("leaky_relu: the slope is {}; expected 0 or more", a));
+  if (kFunction == Unary::elu && !(a >= 0))
+    throw Error(fmt::format("elu: alpha is {}; expected 0 or more", a));
+  return x;
+}
+
+template <Unary kFunction>
+Cost UnaryOp<kFunction>::cost(const Spec& x) const {
+  return {flops(kFunction) * static_cast<double>(x.size()), 2.0 * static_cast<double>(x.bytes())};
+}
+
+template <Unary kFunction>
+void UnaryOp<kFunction>::run(In x, Out y, Scratch) const {
+  with_number<takes_integers(kFunction)>(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::unary(kFunction, x.as<T>(), y.as<T>(), static_cast<std::size_t>(x.size()), {a, b});
+  });
+}
+
+template <Unary kFunction>
+void UnaryOp<kFunction>::grad(Back& back) const {
+  if (!back.wants(0)) return;
+  const Tensor& d = back.d();
+  const auto x = [&]() -> const Tensor& { return back.in(0); };
+  const auto y = [&]() -> const Tensor& { return back.out(); };
+  switch (kFunction) {
+    case Unary::neg: return back.give(0, neg(d));
+    case Unary::abs: return back.give(0, backward<UnaryGrad::abs>(x(), d));
+    case Unary::sign: return;
+    case Unary::exp: return back.give(0, d * y());
+    case Unary::log: return back.give(0, d / x());
+    case Unary::log1p: return back.give(0, d / (x() + 1.0));
+    case Unary::expm1: return back.give(0, d * (y() + 1.0));
+    case Unary::sqrt: return back.give(0, d * 0.5 / y());
+    case Unary::rsqrt: return back.give(0, d * -0.5 * y() * square(y()));
+    case Unary::square: return back.give(0, d * 2.0 * x());
+    case Unary::reciprocal: return back.give(0, -(d * square(y())));
+    case Unary::sin: return back.give(0, d * cos(x()));
+    case Unary::cos: return back.give(0, -(d * sin(x())));
+    case Unary::tanh: return back.give(0, backward<UnaryGrad::tanh>(y(), d));
+    case Unary::erf: return back.give(0, backward<UnaryGrad::erf>(x(), d));
+    case Unary::sigmoid: return back.give(0, backward<UnaryGrad::sigmoid>(y(), d));
+    case Unary::softplus: return back.give(0, backward<UnaryGrad::softplus>(x(), d));
+    case Unary::relu: return back.give(0, backward<UnaryGrad::relu>(y(), d));
+    case Unary::leaky_relu: return back.give(0, backward<UnaryGrad::leaky_relu>(y(), d, a));
+    case Unary::elu: return back.give(0, backward<UnaryGrad::elu>(y(), d, a));
+    case Unary::gelu: return back.give(0, backward<UnaryGrad::gelu>(x(), d));
+    case Unary::gelu_tanh: return back.give(0, backward<UnaryGrad::gelu_tanh>(x(), d));
+    case Unary::silu: return back.give(0, backward<UnaryGrad::silu>(x(), d));
+    case Unary::clip: return back.give(0, backward<UnaryGrad::clip>(x(), d, a, b));
+  }
+}
+
+template <UnaryGrad kFunction>
+Spec UnaryBackward<kFunction>::shape(const Spec& saved, const Spec& dy) const {
+  if (saved != dy)
+    throw Error(fmt::format("{}: {} and {} differ", name, to_string(saved), to_string(dy)));
+  if (!is_float(saved.dtype))
+    throw Error(fmt::format("{}: {} is not a floating type; cast it first", name, to_string(saved)));
+  return dy;
+}
+
+template <UnaryGrad kFunction>
+Cost UnaryBackward<kFunction>::cost(const Spec& saved, const Spec&) const {
+  return {30.0 * static_cast<double>(saved.size()), 3.0 * static_cast<double>(saved.bytes())};
+}
+
+template <UnaryGrad kFunction>
+void UnaryBackward<kFunction>::run(In saved, In dy, Out dx, Scratch) const {
+  with_number<false>(saved.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::unary_grad(kFunction, saved.as<T>(), dy.as<T>(), dx.as<T>(),
+                        static_cast<std::size_t>(saved.size()), {a, b});
+  });
+}
+
+template <UnaryGrad kFunction>
+void UnaryBackward<kFunction>::grad(Back& back) const {
+  if (back.wants(1)) back.give(1, apply(*this, back.in(0), back.d()));
+  if constexpr (!is_linear(kFunction)) {
+    if (back.wants(0))
+      back.give(0, back.d() * back.in(1) * slope_by_saved(kFunction, back.in(0)));
+  }
+}
+
+Spec LogicalNot::shape(const Spec& x) const {
+  if (x.dtype != DType::boolean)
+    throw Error(fmt::format("logical_not: {} is not bool; cast it first", to_string(x)));
+  return x;
+}
+Cost LogicalNot::cost(const Spec& x) const {
+  return {static_cast<double>(x.size()), 2.0 * static_cast<double>(x.bytes())};
+}
+void LogicalNot::run(In x, Out y, Scratch) const {
+  kernels::logical_not(x.as<bool>(), y.as<bool>(), static_cast<std::size_t>(x.size()));
+}
+
+#define EBB_UNARY(function)                 \
+  template struct UnaryOp<Unary::function>; \
+  Tensor function(const Tensor& x) { return apply(UnaryOp<Unary::function>{}, x); }
+EBB_UNARY(neg)
+EBB_UNARY(abs)
+EBB_UNARY(sign)
+EBB_UNARY(exp)
+EBB_UNARY(log)
+EBB_UNARY(log1p)
+EBB_UNARY(expm1)
+EBB_UNARY(sqrt)
+EBB_UNARY(rsqrt)
+EBB_UNARY(square)
+EBB_UNARY(reciprocal)
+EBB_UNARY(sin)
+EBB_UNARY(cos)
+EBB_UNARY(tanh)
+EBB_UNARY(erf)
+EBB_UNARY(sigmoid)
+EBB_UNARY(softplus)
+EBB_UNARY(relu)
+EBB_UNARY(gelu)
+EBB_UNARY(gelu_tanh)
+EBB_UNARY(silu)
+#undef EBB_UNARY
+template struct UnaryOp<Unary::leaky_relu>;
+template struct UnaryOp<Unary::elu>;
+template struct UnaryOp<Unary::clip>;
+Tensor leaky_relu(const Tensor& x, double slope) {
+  return apply(UnaryOp<Unary::leaky_relu>{slope, 0}, x);
+}
+Tensor elu(const Tensor& x, double alpha) { return apply(UnaryOp<Unary::elu>{alpha, 0}, x); }
+Tensor clip(const Tensor& x, double lo, double hi) {
+  return apply(UnaryOp<Unary::clip>{lo, hi}, x);
+}
+Tensor logical_not(const Tensor& x) { return apply(LogicalNot{}, x); }
+
+Tensor unary_backward(UnaryGrad f, const Tensor& saved, const Tensor& dy, double a, double b) {
+  switch (f) {
+    case UnaryGrad::relu: return backward<UnaryGrad::relu>(saved, dy);
+    case UnaryGrad::leaky_relu: return backward<UnaryGrad::leaky_relu>(saved, dy, a);
+    case UnaryGrad::elu: return backward<UnaryGrad::elu>(saved, dy, a);
+    case UnaryGrad::tanh: return backward<UnaryGrad::tanh>(saved, dy);
+    case UnaryGrad::sigmoid: return backward<UnaryGrad::sigmoid>(saved, dy);
+    case UnaryGrad::softplus: return backward<UnaryGrad::softplus>(saved, dy);
+    case UnaryGrad::gelu: return backward<UnaryGrad::gelu>(saved, dy);
+    case UnaryGrad::gelu_tanh: return backward<UnaryGrad::gelu_tanh>(saved, dy);
+    case UnaryGrad::silu: return backward<UnaryGrad::silu>(saved, dy);
+    case UnaryGrad::erf: return backward<UnaryGrad::erf>(saved, dy);
+    case UnaryGrad::abs: return backward<UnaryGrad::abs>(saved, dy);
+    case UnaryGrad::clip: return backward<UnaryGrad::clip>(saved, dy, a, b);
+  }
+  return {};
+}
+
+}  // namespace ebb

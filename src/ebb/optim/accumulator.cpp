@@ -1,0 +1,102 @@
+#include "ebb/optim/accumulator.hpp"
+
+#include <fmt/core.h>
+
+#include <cstdio>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/binary.hpp"
+
+namespace ebb::optim {
+
+Accumulator::Accumulator(std::vector<Variable> params, int window)
+    : params_(std::move(params)), sums_(params_.size()), window_(window) {
+  if (window < 0) throw Error(fmt::format("accumulator: a window of {} parts; expected 0 or more", window));
+}
+
+Accumulator::~Accumulator() {
+  if (parts_ > 0 && !torn_)
+    fmt::print(stderr, "ebb: an accumulator ended with {} parts ({} examples) that no step has used\n",
+               parts_, count_);
+}
+
+void Accumulator::check_room() const {
+  if (torn_)
+    throw Error("accumulator: an earlier part failed half way; discard() and begin the batch anew");
+  if (full())
+    throw Error(fmt::format("accumulator: its window of {} parts is full; take a step first", window_));
+}
+
+void Accumulator::add(Tape& tape, const Loss& loss) {
+  check_room();
+  sources_.clear();
+  for (const Variable& p : params_) sources_.push_back(p.value());
+  const Tensor one;
+  try {
+    tape.gradient_into({&loss.sum, 1}, {&one, 1}, sources_, sums_);
+    sources_.clear();
+    count_ += loss.count.item();
+    ++parts_;
+  } catch (...) {
+    // The sums went on in place; what they hold now is neither before nor after.
+    torn_ = parts_ > 0;
+    sources_.clear();
+    sums_.assign(params_.size(), Tensor());
+    throw;
+  }
+}
+
+void Accumulator::add(std::span<const Tensor> gradients, double count) {
+  check_room();
+  if (gradients.size() != params_.size())
+    throw Error(fmt::format("accumulator: {} gradients were given for {} parameters",
+                            gradients.size(), params_.size()));
+  if (!(count >= 0)) throw Error(fmt::format("accumulator: a count of {}; expected 0 or more", count));
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i] && gradients[i].spec() != params_[i].spec())
+      throw Error(fmt::format("accumulator: the gradient of {} is {}, the parameter {}",
+                              params_[i].name(), to_string(gradients[i].spec()),
+                              to_string(params_[i].spec())));
+  CategoryScope category(Category::gradients);
+  std::vector<Tensor> sums(sums_);
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (gradients[i]) sums[i] = sums[i] ? sums[i] + gradients[i] : gradients[i];
+  sums_ = std::move(sums);
+  count_ += count;
+  ++parts_;
+}
+
+std::span<const Tensor> Accumulator::sums() const {
+  if (torn_)
+    throw Error("accumulator: an earlier part failed half way; discard() and begin the batch anew");
+  if (parts_ == 0) throw Error("accumulator: nothing was added since the last step");
+  return sums_;
+}
+
+std::vector<Tensor> Accumulator::mean() const {
+  std::vector<Tensor> means(sums().begin(), sums().end());
+  if (!(count_ > 0)) throw Error("accumulator: the parts count no examples, so they have no mean");
+  for (Tensor& m : means)
+    if (m) m = m / count_;
+  return means;
+}
+
+void Accumulator::reset() {
+  if (parts_ > 0 && !torn_)
+    throw Error(fmt::format(
+        "accumulator: {} parts ({} examples) are in it that no step has used; step() with them, or "
+        "discard() them",
+        parts_, count_));
+  clear();
+}
+
+void Accumulator::discard() { clear(); }
+
+void Accumulator::clear() {
+  sums_.assign(params_.size(), Tensor());
+  count_ = 0;
+  parts_ = 0;
+  torn_ = false;
+}
+
+}  // namespace ebb::optim

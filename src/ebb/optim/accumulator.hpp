@@ -1,0 +1,61 @@
+// Gathers the gradient of a batch from parts of it, ragged or not.
+//
+//   Accumulator gathered(params(model));
+//   for (const Tensor& part : parts) {
+//     Tape tape;
+//     gathered.add(tape, loss(part));
+//   }
+//   adam.step(gathered);
+//
+// Sums and counts add up, and the division happens once: the gradient is that of the whole batch, bit
+// for bit where each weight is used once per example. What was gathered is never lost silently: it
+// goes into a step, or is dropped by name.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/ops/loss.hpp"
+#include "ebb/tape/tape.hpp"
+#include "ebb/tensor/variable.hpp"
+
+namespace ebb::optim {
+
+class Accumulator {
+ public:
+  // `window`: how many parts make a step; 0 leaves that to the caller.
+  explicit Accumulator(std::vector<Variable> params, int window = 0);
+  ~Accumulator();  // says so on stderr when parts are still in it
+  Accumulator(const Accumulator&) = delete;
+  Accumulator& operator=(const Accumulator&) = delete;
+
+  void add(Tape& tape, const Loss& loss);
+  void add(std::span<const Tensor> gradients, double count);  // gradients of a sum over `count`
+
+  bool full() const { return window_ > 0 && parts_ >= window_; }
+  bool empty() const { return parts_ == 0; }
+  int parts() const { return parts_; }
+  double count() const { return count_; }
+
+  std::span<const Tensor> sums() const;  // empty handles where nothing flowed
+  std::vector<Tensor> mean() const;      // the gradient of the whole: sums / count
+
+  void reset();    // refuses while parts are in it that no step has used
+  void discard();  // drops them
+  void clear();    // after a step has used them
+
+ private:
+  void check_room() const;
+  std::vector<Variable> params_;
+  std::vector<Tensor> sources_, sums_;
+  double count_ = 0;
+  int parts_ = 0, window_;
+  bool torn_ = false;
+};
+
+}  // namespace ebb::optim
+
+namespace ebb {
+using optim::Accumulator;
+}

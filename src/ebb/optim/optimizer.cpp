@@ -1,0 +1,271 @@
+#include "ebb/optim/optimizer.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ebb/base/error.hpp"
+#include "ebb/base/memory.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/optim/accumulator.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb::optim {
+namespace {
+
+constexpr double kUnlimited = std::numeric_limits<double>::infinity();
+
+void check_positive(const char* what, double value) {
+  if (!(value > 0))
+    throw Error(fmt::format("optimizer: {} is {}, expected a number above 0", what, value));
+}
+
+void check_unit(const char* what, double value) {
+  if (!(value >= 0 && value < 1))
+    throw Error(fmt::format("optimizer: {} is {}, expected at least 0 and below 1", what, value));
+}
+
+void check_decay(double value) {
+  if (!(value >= 0)) throw Error(fmt::format("optimizer: weight_decay is {}, expected 0 or more", value));
+}
+
+// The momentum buffer is there only where there is momentum.
+std::vector<const char*> momentum_slots(std::vector<const char*> slots, double momentum) {
+  if (momentum > 0) slots.push_back("momentum");
+  return slots;
+}
+
+template <class T>
+double squares(std::span<const kernels::Update<T>> tensors) {
+  const std::size_t bytes = kernels::sum_of_squares_scratch(tensors);
+  memory::Buffer scratch(bytes, "clip_norm", Category::workspace);
+  return kernels::sum_of_squares(tensors, {scratch.data(), bytes});
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr,
+                     const std::vector<const char*>& slots)
+    : rule_(rule), params_(std::move(params)), lr_(lr), clip_value_(kUnlimited), clip_norm_(kUnlimited) {
+  check_positive("lr", lr);
+  if (params_.empty()) throw Error(fmt::format("{}: there are no parameters to train", rule_));
+  for (const Variable& p : params_)
+    if (p.spec().dtype != DType::f32 && p.spec().dtype != DType::f64)
+      throw Error(fmt::format("{}: parameter {} is {}; expected f32 or f64", rule_, p.name(),
+                              to_string(p.spec())));
+  for (const char* slot : slots) {
+    std::vector<Variable>& all = slots_.emplace_back();
+    for (const Variable& p : params_) {
+      CategoryScope category(Category::optimizer);
+      all.emplace_back(fmt::format("{}.{}.{}", rule_, slot, p.name()),
+                       Tensor::zeros(p.shape(), p.spec().dtype), false, Category::optimizer);
+    }
+  }
+  steps_ = Variable(rule_ + ".steps", Tensor::zeros({}, DType::i64), false, Category::optimizer);
+  floats_.reserve(params_.size());
+  doubles_.reserve(params_.size());
+  sources_.reserve(params_.size());
+  gradients_.resize(params_.size());
+}
+
+void Optimizer::set_lr(double lr) {
+  check_positive("lr", lr);
+  schedule_ = nullptr;
+  lr_ = lr;
+}
+
+void Optimizer::set_schedule(Schedule schedule) {
+  schedule_ = std::move(schedule);
+  if (schedule_) lr_ = schedule_(steps());
+}
+
+void Optimizer::clip_value(double limit) {
+  check_positive("clip_value", limit);
+  clip_value_ = limit;
+}
+
+void Optimizer::clip_norm(double limit) {
+  check_positive("clip_norm", limit);
+  clip_norm_ = limit;
+}
+
+std::int64_t Optimizer::steps() const { return steps_.value().item<std::int64_t>(); }
+
+std::vector<Variable> Optimizer::state() const {
+  std::vector<Variable> all;
+  for (const auto& slot : slots_) all.insert(all.end(), slot.begin(), slot.end());
+  all.push_back(steps_);
+  return all;
+}
+
+Loss Optimizer::minimize(const Loss& loss) {
+  Tape* tape = Tape::innermost();
+  if (!tape || !tape->recorded(loss.sum))
+    throw Error(fmt::format("{}: the loss was not recorded; make a Tape before the forward pass", rule_));
+  try {
+    const Tensor ones, *ys[] = {&loss.sum}, *dys[] = {&ones};
+    sources_.clear();
+    for (const Variable& p : params_) sources_.push_back(&p.value());
+    tape->gradient_into(ys, dys, sources_, gradients_);
+    step(gradients_, loss.count.item());
+  } catch (...) {
+    gradients_.assign(params_.size(), Tensor());
+    tape->discard();
+    throw;
+  }
+  gradients_.assign(params_.size(), Tensor());
+  return loss;
+}
+
+void Optimizer::step(Accumulator& gathered) {
+  step(gathered.sums(), gathered.count());
+  gathered.clear();
+}
+
+// First everything that can fail, then the update, which cannot.
+void Optimizer::step(std::span<const Tensor> gradients, double count) {
+  if (gradients.size() != params_.size())
+    throw Error(fmt::format("{}: {} gradients were given for {} parameters", rule_, gradients.size(),
+                            params_.size()));
+  if (!(count > 0))
+    throw Error(fmt::format("{}: the loss counts {} examples; there is nothing to learn from", rule_,
+                            count));
+  floats_.clear();
+  doubles_.clear();
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (!gradients[i]) continue;
+    Variable& p = params_[i];
+    if (gradients[i].spec() != p.spec())
+      throw Error(fmt::format("{}: the gradient of {} is {}, the parameter {}", rule_, p.name(),
+                              to_string(gradients[i].spec()), to_string(p.spec())));
+    p.own();
+    std::byte* state[2] = {nullptr, nullptr};
+    for (std::size_t k = 0; k < slots_.size(); ++k) {
+      slots_[k][i].own();
+      state[k] = slots_[k][i].bytes();
+    }
+    const auto size = static_cast<std::size_t>(p.spec().size());
+    const auto entry = [&](auto zero) {
+      using T = decltype(zero);
+      return kernels::Update<T>{reinterpret_cast<T*>(p.bytes()), gradients[i].template data<T>().data(),
+                                {reinterpret_cast<T*>(state[0]), reinterpret_cast<T*>(state[1])},
+                                size};
+    };
+    if (p.spec().dtype == DType::f32) {
+      floats_.push_back(entry(float{}));
+    } else {
+      doubles_.push_back(entry(double{}));
+    }
+  }
+  if (floats_.empty() && doubles_.empty())
+    throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
+  steps_.own();
+
+  kernels::GradientUse use{1 / count, clip_value_};
+  if (clip_norm_ < kUnlimited) {
+    const double sum = squares<float>(floats_) + squares<double>(doubles_);
+    last_norm_ = std::sqrt(sum) / count;
+    if (last_norm_ > clip_norm_) use.scale *= clip_norm_ / last_norm_;
+  }
+  auto& taken = *reinterpret_cast<std::int64_t*>(steps_.bytes());
+  if (schedule_) lr_ = schedule_(taken);
+  const std::int64_t now = taken + 1;
+  if (!floats_.empty()) update(floats_, use, lr_, now);
+  if (!doubles_.empty()) update(doubles_, use, lr_, now);
+  taken = now;
+  random::next_step();
+}
+
+namespace {
+template <class T>
+void run(std::span<const kernels::Update<T>> t, const kernels::SgdRule& r, kernels::GradientUse use) {
+  kernels::sgd(t, r, use);
+}
+template <class T>
+void run(std::span<const kernels::Update<T>> t, const kernels::AdamRule& r, kernels::GradientUse use) {
+  kernels::adam(t, r, use);
+}
+template <class T>
+void run(std::span<const kernels::Update<T>> t, const kernels::RmspropRule& r,
+         kernels::GradientUse use) {
+  kernels::rmsprop(t, r, use);
+}
+template <class T>
+void run(std::span<const kernels::Update<T>> t, const kernels::AdagradRule& r,
+         kernels::GradientUse use) {
+  kernels::adagrad(t, r, use);
+}
+}  // namespace
+
+template <class Rule>
+void RuleOptimizer<Rule>::update(std::span<const kernels::Update<float>> tensors,
+                                 kernels::GradientUse use, double lr, std::int64_t step) const {
+  run(tensors, rule(lr, step), use);
+}
+template <class Rule>
+void RuleOptimizer<Rule>::update(std::span<const kernels::Update<double>> tensors,
+                                 kernels::GradientUse use, double lr, std::int64_t step) const {
+  run(tensors, rule(lr, step), use);
+}
+
+Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
+    : RuleOptimizer("sgd", std::move(params), o.lr, momentum_slots({}, o.momentum)), options_(o) {
+  check_unit("momentum", o.momentum);
+  check_decay(o.weight_decay);
+  if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
+    throw Error("sgd: nesterov needs momentum above 0 and no dampening");
+}
+
+kernels::SgdRule Sgd::rule(double lr, std::int64_t step) const {
+  return {lr, options_.momentum, options_.dampening, options_.weight_decay, options_.nesterov, step == 1};
+}
+
+Adam::Adam(std::vector<Variable> params, AdamOptions o)
+    : RuleOptimizer("adam", std::move(params), o.lr, {"m", "v"}), options_(o) {
+  check_unit("beta1", o.beta1);
+  check_unit("beta2", o.beta2);
+  check_decay(o.weight_decay);
+}
+
+kernels::AdamRule Adam::rule(double lr, std::int64_t step) const {
+  const auto t = static_cast<double>(step);
+  return {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay,
+          1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t), false};
+}
+
+AdamW::AdamW(std::vector<Variable> params, AdamWOptions o)
+    : RuleOptimizer("adamw", std::move(params), o.lr, {"m", "v"}), options_(o) {
+  check_unit("beta1", o.beta1);
+  check_unit("beta2", o.beta2);
+  check_decay(o.weight_decay);
+}
+
+kernels::AdamRule AdamW::rule(double lr, std::int64_t step) const {
+  const auto t = static_cast<double>(step);
+  return {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay,
+          1 - std::pow(options_.beta1, t), 1 - std::pow(options_.beta2, t), true};
+}
+
+Rmsprop::Rmsprop(std::vector<Variable> params, RmspropOptions o)
+    : RuleOptimizer("rmsprop", std::move(params), o.lr, momentum_slots({"v"}, o.momentum)),
+      options_(o) {
+  check_unit("alpha", o.alpha);
+  check_unit("momentum", o.momentum);
+  check_decay(o.weight_decay);
+}
+
+kernels::RmspropRule Rmsprop::rule(double lr, std::int64_t) const {
+  return {lr, options_.alpha, options_.eps, options_.weight_decay, options_.momentum};
+}
+
+Adagrad::Adagrad(std::vector<Variable> params, AdagradOptions o)
+    : RuleOptimizer("adagrad", std::move(params), o.lr, {"sum"}), options_(o) {
+  check_decay(o.weight_decay);
+}
+
+kernels::AdagradRule Adagrad::rule(double lr, std::int64_t) const {
+  return {lr, options_.eps, options_.weight_decay};
+}
+
+}  // namespace ebb::optim

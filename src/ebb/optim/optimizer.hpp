@@ -1,0 +1,149 @@
+// Update rules. An optimizer owns its state, divides by the count of the loss once, and either
+// takes a whole step or changes nothing.
+//
+//   optim::AdamW adam(params(model), {.lr = 1e-3f});
+//   Tape tape;
+//   adam.minimize(sparse_cross_entropy(model(x), labels));
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/kernels/update.hpp"
+#include "ebb/ops/loss.hpp"
+#include "ebb/optim/schedule.hpp"
+#include "ebb/tensor/variable.hpp"
+
+namespace ebb::optim {
+
+class Accumulator;
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // One step down the loss, which the innermost tape of this thread has recorded. Gives it back.
+  Loss minimize(const Loss& loss);
+
+  // One step with gradients of sums over `count` examples; empty handles leave their parameter be.
+  void step(std::span<const Tensor> gradients, double count = 1);
+  // One step with what the accumulator has gathered, which is then empty.
+  void step(Accumulator& gathered);
+
+  double lr() const { return lr_; }  // of the next step
+  void set_lr(double lr);
+  void set_schedule(Schedule schedule);  // asked before every step
+  void clip_value(double limit);         // each element of the gradient to [-limit, limit]
+  void clip_norm(double limit);          // all gradients together to this length at most
+  double last_norm() const { return last_norm_; }  // before clipping; measured only with clip_norm
+
+  std::int64_t steps() const;  // taken so far
+  const std::vector<Variable>& params() const { return params_; }
+  // Everything a later run needs to go on: the rule's state and the number of steps.
+  std::vector<Variable> state() const;
+
+ protected:
+  // `slots` names what the rule keeps for each element, such as {"m", "v"}.
+  Optimizer(const char* rule, std::vector<Variable> params, double lr,
+            const std::vector<const char*>& slots);
+
+  virtual void update(std::span<const kernels::Update<float>> tensors, kernels::GradientUse use,
+                      double lr, std::int64_t step) const = 0;
+  virtual void update(std::span<const kernels::Update<double>> tensors, kernels::GradientUse use,
+                      double lr, std::int64_t step) const = 0;
+
+ private:
+  std::string rule_;
+  std::vector<Variable> params_;
+  std::vector<std::vector<Variable>> slots_;  // per slot, per parameter
+  Variable steps_;
+  double lr_;
+  Schedule schedule_;
+  double clip_value_, clip_norm_, last_norm_ = 0;
+  // Reused from step to step.
+  std::vector<kernels::Update<float>> floats_;
+  std::vector<kernels::Update<double>> doubles_;
+  std::vector<const Tensor*> sources_;
+  std::vector<Tensor> gradients_;
+};
+
+struct SgdOptions {
+  double lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false;
+};
+struct AdamOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+};
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
+};
+struct RmspropOptions {
+  double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+};
+struct AdagradOptions {
+  double lr = 0.01, eps = 1e-10, weight_decay = 0;
+};
+
+// The kernel's rule, filled in for one step.
+template <class Rule>
+class RuleOptimizer : public Optimizer {
+ protected:
+  using Optimizer::Optimizer;
+  virtual Rule rule(double lr, std::int64_t step) const = 0;
+  void update(std::span<const kernels::Update<float>> tensors, kernels::GradientUse use, double lr,
+              std::int64_t step) const final;
+  void update(std::span<const kernels::Update<double>> tensors, kernels::GradientUse use, double lr,
+              std::int64_t step) const final;
+};
+
+class Sgd final : public RuleOptimizer<kernels::SgdRule> {
+ public:
+  explicit Sgd(std::vector<Variable> params, SgdOptions options = {});
+
+ private:
+  kernels::SgdRule rule(double lr, std::int64_t step) const override;
+  SgdOptions options_;
+};
+
+class Adam final : public RuleOptimizer<kernels::AdamRule> {
+ public:
+  explicit Adam(std::vector<Variable> params, AdamOptions options = {});
+
+ private:
+  kernels::AdamRule rule(double lr, std::int64_t step) const override;
+  AdamOptions options_;
+};
+
+class AdamW final : public RuleOptimizer<kernels::AdamRule> {
+ public:
+  explicit AdamW(std::vector<Variable> params, AdamWOptions options = {});
+
+ private:
+  kernels::AdamRule rule(double lr, std::int64_t step) const override;
+  AdamWOptions options_;
+};
+
+class Rmsprop final : public RuleOptimizer<kernels::RmspropRule> {
+ public:
+  explicit Rmsprop(std::vector<Variable> params, RmspropOptions options = {});
+
+ private:
+  kernels::RmspropRule rule(double lr, std::int64_t step) const override;
+  RmspropOptions options_;
+};
+
+class Adagrad final : public RuleOptimizer<kernels::AdagradRule> {
+ public:
+  explicit Adagrad(std::vector<Variable> params, AdagradOptions options = {});
+
+ private:
+  kernels::AdagradRule rule(double lr, std::int64_t step) const override;
+  AdagradOptions options_;
+};
+
+}  // namespace ebb::optim

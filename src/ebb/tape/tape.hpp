@@ -1,0 +1,97 @@
+// Records the ops of this thread while it is alive, and gives gradients.
+//
+//   Tape tape;                                  // variables are watched without being asked
+//   tape.watch(x);                              // other tensors when they are
+//   Tensor y = x * x;
+//   Tensor dy_dx = tape.gradient(y, x);
+//
+// A one-shot tape (the default) frees each kept value as soon as the walk back has used it, and
+// gives gradients once. A persistent tape gives them as often as asked and frees on release() or at
+// its end. Gradients of gradients: the walk back is made of ops, which outer tapes record.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ebb/ops/op.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/tensor/variable.hpp"
+
+namespace ebb {
+
+struct Loss;
+class Record;  // what a tape has seen
+struct RecordDrop {
+  void operator()(Record* record) const;
+};
+
+// What stands in for the gradient of a source the result does not depend on.
+enum class Unconnected { none, zeros };  // none: an empty handle
+
+struct GradientOptions {
+  Tensor output_gradient = {};  // what flows into the result; ones where empty
+  Unconnected unconnected = Unconnected::none;
+};
+
+struct TapeOptions {
+  bool persistent = false;
+  bool watch_variables = true;
+};
+
+class Tape {
+ public:
+  explicit Tape(TapeOptions options = {});
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  void watch(const Tensor& x);  // a floating tensor
+
+  Tensor gradient(const Tensor& y, const Tensor& x, const GradientOptions& options = {});
+  std::vector<Tensor> gradient(const Tensor& y, std::span<const Tensor> xs,
+                               const GradientOptions& options = {});
+  std::vector<Tensor> gradient(const Tensor& y, std::span<const Variable> xs,
+                               const GradientOptions& options = {});
+  // Of the loss's sum, not its mean: sums of parts add up to the sum of the whole.
+  std::vector<Tensor> gradient(const Loss& loss, std::span<const Variable> xs,
+                               const GradientOptions& options = {});
+
+  // The gradient of Σ <ys[i], output_gradients[i]>, added to what `into` holds (empty handles: to
+  // nothing): each sum over examples goes on from there, bit for bit as if it had never paused.
+  void gradient_into(std::span<const Tensor> ys, std::span<const Tensor> output_gradients,
+                     std::span<const Tensor> xs, std::span<Tensor> into);
+  void gradient_into(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
+                     std::span<const Tensor* const> xs, std::span<Tensor> into);
+
+  Tensor jacobian(const Tensor& y, const Tensor& x);        // (y.shape…, x.shape…)
+  Tensor batch_jacobian(const Tensor& y, const Tensor& x);  // (rows, y.row…, x.row…), rows apart
+
+  void release();                        // frees what is kept; the tape is used up
+  bool recorded(const Tensor& y) const;  // whether this tape saw how y came about
+  static Tape* innermost();              // of this thread, or null
+
+  // A new value for a variable that the forward pass computes on its way, such as a running mean. It
+  // is assigned when the tape ends; a tape that ends by an exception, or whose gradient or step
+  // failed, leaves the variable as it was.
+  void assign_at_end(const Variable& variable, Tensor value);
+  void discard();  // forgets these
+
+  // No tape of this thread records while this lives.
+  struct Pause : RecorderSwap {
+    Pause() : RecorderSwap(nullptr) {}
+  };
+
+ private:
+  std::vector<Tensor> walk_to(const Tensor& y, std::span<const Tensor* const> xs,
+                              const GradientOptions& options);
+
+  std::unique_ptr<Record, RecordDrop> record_;
+  std::vector<std::pair<Variable, Tensor>> at_end_;
+  int exceptions_;         // in flight when the tape began
+  random::State draws_;    // likewise; a step that fails is drawn again as it was
+  Tape* outer_;
+};
+
+}  // namespace ebb

@@ -1,0 +1,20 @@
+// NumPy's .npy files, read strictly: a file is what it claims to be, to the byte, or it is refused.
+//
+// f16 f32 f64 i32 i64 u8 bool, any rank up to 8. Big-endian and Fortran-ordered files are
+// converted. What Ebb has no type for (structured, object, string, complex, other widths) is
+// refused by name.
+#pragma once
+
+#include <string>
+
+#include "ebb/tensor/tensor.hpp"
+
+namespace ebb {
+
+Tensor load_npy(const std::string& path);
+
+// Format version 1.0, C order. Atomic: a failure leaves the file that was there. bf16 is refused,
+// since NumPy has no such type; cast it to f32 first, which loses nothing.
+void save_npy(const std::string& path, const Tensor& tensor);
+
+}  // namespace ebb

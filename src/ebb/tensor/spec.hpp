@@ -1,0 +1,76 @@
+// What a tensor is before it has a value: DType, Shape, and both together, Spec.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "ebb/base/half.hpp"
+
+namespace ebb {
+
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean };
+
+const char* name(DType dtype);
+std::size_t size_of(DType dtype);  // bytes of one element
+inline bool is_float(DType d) { return d <= DType::f16; }
+inline bool is_half(DType d) { return d == DType::bf16 || d == DType::f16; }
+
+template <class T>
+struct DTypeOf;
+template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+template <> struct DTypeOf<bf16> { static constexpr DType value = DType::bf16; };
+template <> struct DTypeOf<f16> { static constexpr DType value = DType::f16; };
+template <> struct DTypeOf<std::int32_t> { static constexpr DType value = DType::i32; };
+template <> struct DTypeOf<std::int64_t> { static constexpr DType value = DType::i64; };
+template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
+
+// Rank 0 to 8, sizes from 0. The product of the sizes times 8 bytes always fits in 63 bits: that is
+// checked here, once, so that nobody has to check it again.
+class Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims) : Shape(std::span(dims.begin(), dims.size())) {}
+  explicit Shape(std::span<const std::int64_t> dims);
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int axis) const { return dims_[axis]; }  // 0 <= axis < rank
+  std::int64_t size() const;                                       // elements
+  const std::int64_t* begin() const { return dims_; }
+  const std::int64_t* end() const { return dims_ + rank_; }
+  std::span<const std::int64_t> dims() const { return {dims_, static_cast<std::size_t>(rank_)}; }
+
+  bool operator==(const Shape& other) const;
+
+ private:
+  std::int64_t dims_[kMaxRank] = {};
+  int rank_ = 0;
+};
+
+std::string to_string(const Shape& shape);  // (4, 64)
+
+struct Spec {
+  Shape shape;
+  DType dtype = DType::f32;
+  bool operator==(const Spec&) const = default;
+
+  std::int64_t size() const { return shape.size(); }
+  int rank() const { return shape.rank(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype); }
+};
+
+std::string to_string(const Spec& spec);  // f32(4, 64)
+
+// Turns an axis counted from the back (-1 is the last) into one counted from the front. Throws,
+// naming `op`, where there is no such axis.
+int axis_of(const char* op, int axis, int rank);
+
+}  // namespace ebb

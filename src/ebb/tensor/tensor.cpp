@@ -1,0 +1,193 @@
+#include "ebb/tensor/tensor.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <new>
+
+#include "ebb/base/error.hpp"
+#include "ebb/base/memory.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr std::size_t kHead = 128;
+static_assert(sizeof(Value) <= kHead);
+
+template <class T>
+void fill_with(Tensor& t, double value) {
+  T* to = reinterpret_cast<T*>(t.bytes());
+  T element;
+  if constexpr (std::is_same_v<T, bf16>) {
+    element = to_bf16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<T, f16>) {
+    element = to_f16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    element = value != 0;
+  } else {
+    element = static_cast<T>(value);
+  }
+  std::fill_n(to, t.size(), element);
+}
+
+// Calls f with a value of the C++ type that `dtype` names.
+template <class F>
+auto with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f32: return f(float{});
+    case DType::f64: return f(double{});
+    case DType::bf16: return f(bf16{});
+    case DType::f16: return f(f16{});
+    case DType::i32: return f(std::int32_t{});
+    case DType::i64: return f(std::int64_t{});
+    case DType::u8: return f(std::uint8_t{});
+    case DType::boolean: break;
+  }
+  return f(bool{});
+}
+
+}  // namespace
+
+std::uint64_t Value::next_id() {
+  static std::atomic<std::uint64_t> next{1};
+  thread_local std::uint64_t mine = 0, end = 0;
+  if (mine == end) {
+    mine = next.fetch_add(4096, std::memory_order_relaxed);
+    end = mine + 4096;
+  }
+  return mine++;
+}
+
+Value* Value::create(const Spec& spec, const char* site, Category category) {
+  void* block = memory::take(kHead + spec.bytes(), site, category);
+  Value* v = new (block) Value;
+  v->id = next_id();
+  v->spec = spec;
+  v->data = static_cast<std::byte*>(block) + kHead;
+  return v;
+}
+
+Value* Value::view(Value* base, const Spec& spec, std::size_t offset_bytes) {
+  Value* v = new (memory::take(kHead, "view", Category::workspace)) Value;
+  v->id = next_id();
+  v->spec = spec;
+  v->data = base->data + offset_bytes;
+  v->base = base->base ? base->base : base;
+  v->base->refs.fetch_add(1, std::memory_order_relaxed);
+  return v;
+}
+
+void Value::destroy() noexcept {
+  Value* base_value = base;
+  this->~Value();
+  memory::give(this);
+  if (base_value) base_value->drop();
+}
+
+Tensor Tensor::uninitialized(const Spec& spec, const char* site) {
+  return adopt(Value::create(spec, site, CategoryScope::current()));
+}
+
+Tensor Tensor::uninitialized(const Spec& spec, const char* site, Category category) {
+  return adopt(Value::create(spec, site, category));
+}
+
+Tensor Tensor::from_bytes(std::span<const std::byte> bytes, const Spec& spec) {
+  if (bytes.size() != spec.bytes())
+    throw Error(fmt::format("tensor: {} values were given for {}, which has {} elements",
+                            bytes.size() / size_of(spec.dtype), to_string(spec), spec.size()));
+  Tensor t = uninitialized(spec, "from");
+  if (!bytes.empty()) std::memcpy(t.bytes(), bytes.data(), bytes.size());
+  return t;
+}
+
+Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape) {
+  std::vector<std::byte> bytes(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) bytes[i] = std::byte{values[i]};
+  return from_bytes(bytes, {shape, DType::boolean});
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype) {
+  Tensor t = uninitialized({shape, dtype}, "full");
+  with_type(dtype, [&](auto zero) { fill_with<decltype(zero)>(t, value); });
+  return t;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype) {
+  Tensor t = uninitialized({shape, dtype}, "zeros");
+  std::memset(t.bytes(), 0, t.spec().bytes());
+  return t;
+}
+
+Tensor Tensor::ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+Tensor Tensor::scalar(double value, DType dtype) { return full({}, value, dtype); }
+
+Tensor Tensor::arange(std::int64_t count, DType dtype) {
+  if (is_half(dtype) || dtype == DType::boolean)
+    throw Error(fmt::format("arange: {} cannot count; use f32, f64, i32, i64 or u8", name(dtype)));
+  Tensor t = uninitialized({{count}, dtype}, "arange");
+  with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if constexpr (std::is_arithmetic_v<T>) {
+      T* to = reinterpret_cast<T*>(t.bytes());
+      for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(i);
+    }
+  });
+  return t;
+}
+
+std::int64_t Tensor::dim(int axis) const { return shape()[axis_of("dim", axis, rank())]; }
+
+double Tensor::item() const {
+  check_single();
+  return with_type(dtype(), [&](auto zero) -> double {
+    using T = decltype(zero);
+    const T x = *reinterpret_cast<const T*>(value_->data);
+    if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
+      return to_float(x);
+    } else {
+      return static_cast<double>(x);
+    }
+  });
+}
+
+Tensor Tensor::viewed(const Shape& to) const {
+  if (to.size() != size())
+    throw Error(fmt::format("reshape: {} has {} elements, {} has {}", to_string(shape()), size(),
+                            to_string(to), to.size()));
+  return adopt(Value::view(value_, {to, dtype()}, 0));
+}
+
+Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
+  if (rank() == 0 || begin < 0 || end < begin || end > shape()[0])
+    throw Error(fmt::format("rows: [{}, {}) of {} is out of range", begin, end, to_string(shape())));
+  std::vector<std::int64_t> dims(shape().begin(), shape().end());
+  dims[0] = end - begin;
+  std::size_t row_bytes = size_of(dtype());
+  for (int i = 1; i < rank(); ++i) row_bytes *= static_cast<std::size_t>(shape()[i]);
+  return adopt(Value::view(value_, {Shape(dims), dtype()}, static_cast<std::size_t>(begin) * row_bytes));
+}
+
+Tensor Tensor::copy(const char* site) const {
+  Tensor t = uninitialized(spec(), site);
+  std::memcpy(t.bytes(), raw(), spec().bytes());
+  return t;
+}
+
+void Tensor::empty() { throw Error("tensor: this handle holds no tensor; it was never assigned"); }
+void Tensor::ragged() {
+  throw Error("tensor: the nested values are ragged; every row needs the same length");
+}
+
+void Tensor::check_dtype(DType wanted) const {
+  if (dtype() != wanted)
+    throw Error(fmt::format("data: asked for {} elements of a tensor that is {}; cast it first",
+                            name(wanted), to_string(spec())));
+}
+
+void Tensor::check_single() const {
+  if (size() != 1)
+    throw Error(fmt::format("item: {} has {} elements, expected one", to_string(spec()), size()));
+}
+
+}  // namespace ebb

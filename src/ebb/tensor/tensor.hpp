@@ -1,0 +1,180 @@
+// A cheap handle to an immutable value: contiguous, row-major.
+//
+// A reshape, or a slice of the first axis, is a view: it shares the bytes and keeps them alive.
+// Handles may be copied and dropped from any thread.
+#pragma once
+
+#include <atomic>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ebb/base/ledger.hpp"
+#include "ebb/tensor/spec.hpp"
+
+namespace ebb {
+
+// Stands before a tensor's bytes, in the same block; a view has one of its own.
+struct Value {
+  std::atomic<std::uint32_t> refs{1};
+  bool trainable = false;  // the value of a variable that tapes watch
+  std::uint64_t id = 0;    // never used twice
+  Spec spec;
+  std::byte* data = nullptr;
+  Value* base = nullptr;  // whose bytes a view shares
+
+  static Value* create(const Spec& spec, const char* site, Category category);
+  static Value* view(Value* base, const Spec& spec, std::size_t offset_bytes);
+  static std::uint64_t next_id();
+  void drop() noexcept {
+    if (refs.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy();
+  }
+
+ private:
+  void destroy() noexcept;
+};
+
+// Nested braces of numbers: {{1, 2}, {3, 4}}.
+template <class T>
+struct Nested {
+  Nested(T value) : value(value) {}
+  Nested(std::initializer_list<Nested> items) : items(items), leaf(false) {}
+  T value{};
+  std::vector<Nested> items;
+  bool leaf = true;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // no tensor at all
+  Tensor(const Tensor& other) : value_(other.value_) {
+    if (value_) value_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  Tensor(Tensor&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
+  Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Tensor() {
+    if (value_) value_->drop();
+  }
+
+  // Values from the program.
+  static Tensor zeros(const Shape& shape, DType dtype = DType::f32);
+  static Tensor ones(const Shape& shape, DType dtype = DType::f32);
+  static Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
+  static Tensor scalar(double value, DType dtype = DType::f32);
+  static Tensor arange(std::int64_t count, DType dtype = DType::i64);  // 0, 1, …
+  template <class T>
+  static Tensor from(std::span<const T> values, const Shape& shape) {
+    return from_bytes(std::as_bytes(values), {shape, dtype_of<T>});
+  }
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape) {
+    return from(std::span<const T>(values), shape);
+  }
+  static Tensor from(const std::vector<bool>& values, const Shape& shape);
+  template <class T = float>
+  static Tensor of(std::initializer_list<Nested<std::type_identity_t<T>>> items) {
+    std::vector<std::int64_t> dims;
+    const Nested<T> root(items);
+    measure(root, dims, 0);
+    Tensor out = uninitialized({Shape(dims), dtype_of<T>}, "of");
+    T* to = reinterpret_cast<T*>(out.bytes());
+    fill(root, to);
+    return out;
+  }
+
+  explicit operator bool() const { return value_ != nullptr; }
+  const Spec& spec() const { return value().spec; }
+  const Shape& shape() const { return value().spec.shape; }
+  DType dtype() const { return value().spec.dtype; }
+  int rank() const { return shape().rank(); }
+  std::int64_t size() const { return shape().size(); }
+  std::int64_t dim(int axis) const;  // negative counts from the back
+
+  // The elements; T must be the tensor's own type.
+  template <class T>
+  std::span<const T> data() const {
+    check_dtype(dtype_of<T>);
+    return {reinterpret_cast<const T*>(value_->data), static_cast<std::size_t>(size())};
+  }
+  template <class T>
+  T item() const {
+    check_single();
+    return data<T>()[0];
+  }
+  double item() const;  // the single element, of any type, as a double
+  template <class T>
+  std::vector<T> to_vector() const {
+    const auto all = data<T>();
+    return {all.begin(), all.end()};
+  }
+
+  // Views.
+  Tensor viewed(const Shape& shape) const;                              // same number of elements
+  Tensor rows(std::int64_t begin, std::int64_t end) const;              // [begin, end) of axis 0
+
+  // For the layers above: raw bytes, identity, and writing into a value nobody has seen yet.
+  static Tensor uninitialized(const Spec& spec, const char* site);
+  static Tensor uninitialized(const Spec& spec, const char* site, Category category);
+  static Tensor from_bytes(std::span<const std::byte> bytes, const Spec& spec);
+  static Tensor adopt(Value* value) {
+    Tensor t;
+    t.value_ = value;
+    return t;
+  }
+  const std::byte* raw() const { return value_->data; }
+  std::byte* bytes() { return value_->data; }
+  std::uint64_t id() const { return value_->id; }
+  Value* handle() const { return value_; }
+  // Nobody else holds this value or its bytes: it may be overwritten and given a new identity.
+  bool unique() const {
+    return value_ && !value_->base && value_->refs.load(std::memory_order_acquire) == 1;
+  }
+  void renew() { value_->id = Value::next_id(); }
+  Tensor copy(const char* site = "copy") const;
+
+ private:
+  const Value& value() const {
+    if (!value_) empty();
+    return *value_;
+  }
+  [[noreturn]] static void empty();
+  [[noreturn]] static void ragged();
+  void check_dtype(DType wanted) const;
+  void check_single() const;
+
+  template <class T>
+  static void measure(const Nested<T>& n, std::vector<std::int64_t>& dims, std::size_t depth) {
+    if (n.leaf) {
+      if (depth != dims.size()) ragged();
+      return;
+    }
+    const auto count = static_cast<std::int64_t>(n.items.size());
+    if (depth == dims.size()) {
+      dims.push_back(count);
+    } else if (dims[depth] != count) {
+      ragged();
+    }
+    bool first = true;
+    const std::size_t before = dims.size();
+    for (const auto& item : n.items) {
+      if (!first && !item.leaf && dims.size() == before && depth + 1 == before) ragged();
+      measure(item, dims, depth + 1);
+      first = false;
+    }
+  }
+  template <class T>
+  static void fill(const Nested<T>& n, T*& to) {
+    if (n.leaf) *to++ = n.value;
+    for (const auto& item : n.items) fill(item, to);
+  }
+
+  Value* value_ = nullptr;
+};
+
+}  // namespace ebb

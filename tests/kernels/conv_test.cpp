@@ -1,0 +1,325 @@
+// conv2d and its gradients: values against a plain double reference, and the bits rule.
+#include "ebb/kernels/conv.hpp"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ebb/base/pool.hpp"
+
+namespace ebb::kernels {
+namespace {
+
+using Random = std::mt19937_64;
+
+unsigned long test_seed() {
+  const char* text = std::getenv("EBB_TEST_SEED");
+  return text ? std::strtoul(text, nullptr, 10) : std::random_device{}();
+}
+
+std::string show(const Conv2dShape& s) {
+  std::string text;
+  for (const std::size_t n :
+       {s.batch, s.in_h, s.in_w, s.in_c, s.out_c, s.kernel_h, s.kernel_w, s.stride_h, s.stride_w,
+        s.dilation_h, s.dilation_w, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right, s.groups}) {
+    text += std::to_string(n) + " ";
+  }
+  return "batch h w cin cout kh kw stride×2 dilation×2 pad×4 groups = " + text;
+}
+
+template <class T>
+std::vector<T> random_values(std::size_t count, Random& random) {
+  std::uniform_real_distribution<double> value(-1, 1);
+  std::vector<T> v(count);
+  for (T& x : v) x = static_cast<T>(value(random));
+  return v;
+}
+
+// Scratch of exactly the promised size, with a guard behind it and garbage in it.
+class Scratch {
+ public:
+  explicit Scratch(std::size_t bytes)
+      : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64))) {
+    std::memset(static_cast<void*>(data_), 0xff, (bytes + 127) / 64 * 64);
+  }
+  ~Scratch() {
+    for (std::size_t i = bytes_; i < (bytes_ + 127) / 64 * 64; ++i) {
+      EXPECT_EQ(data_[i], std::byte{0xff}) << "kernel wrote beyond its scratch";
+    }
+    std::free(data_);
+  }
+  std::span<std::byte> span() { return {data_, bytes_}; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+struct Sizes {
+  std::size_t x, w, y;
+};
+Sizes sizes(const Conv2dShape& s) {
+  return {s.batch * s.in_h * s.in_w * s.in_c,
+          s.out_c * s.kernel_h * s.kernel_w * (s.in_c / s.groups),
+          s.batch * s.out_h() * s.out_w() * s.out_c};
+}
+
+// Calls f(y index, x index, w index) for every product a convolution is made of.
+template <class F>
+void each_product(const Conv2dShape& s, F&& f) {
+  const std::size_t oh = s.out_h(), ow = s.out_w();
+  const std::size_t in = s.in_c / s.groups, out = s.out_c / s.groups;
+  for (std::size_t n = 0; n < s.batch; ++n)
+    for (std::size_t i = 0; i < oh; ++i)
+      for (std::size_t j = 0; j < ow; ++j)
+        for (std::size_t kh = 0; kh < s.kernel_h; ++kh)
+          for (std::size_t kw = 0; kw < s.kernel_w; ++kw) {
+            const std::size_t h = i * s.stride_h + kh * s.dilation_h;
+            const std::size_t w = j * s.stride_w + kw * s.dilation_w;
+            if (h < s.pad_top || h - s.pad_top >= s.in_h) continue;
+            if (w < s.pad_left || w - s.pad_left >= s.in_w) continue;
+            const std::size_t pixel = (n * s.in_h + h - s.pad_top) * s.in_w + w - s.pad_left;
+            for (std::size_t co = 0; co < s.out_c; ++co)
+              for (std::size_t ci = 0; ci < in; ++ci)
+                f(((n * oh + i) * ow + j) * s.out_c + co, pixel * s.in_c + co / out * in + ci,
+                  ((co * s.kernel_h + kh) * s.kernel_w + kw) * in + ci);
+          }
+}
+
+template <class T>
+struct Results {
+  std::vector<T> y, dx, dw;
+  bool operator==(const Results& o) const {
+    const auto same = [](const std::vector<T>& a, const std::vector<T>& b) {
+      return a.size() == b.size() &&
+             (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+    };
+    return same(y, o.y) && same(dx, o.dx) && same(dw, o.dw);
+  }
+};
+
+template <class T>
+struct Problem {
+  Conv2dShape s;
+  std::vector<T> x, w, bias, dy, dw;
+  bool with_bias;
+
+  Problem(const Conv2dShape& shape, Random& random) : s(shape), with_bias(random() % 2 == 0) {
+    const Sizes n = sizes(s);
+    x = random_values<T>(n.x, random);
+    w = random_values<T>(n.w, random);
+    bias = random_values<T>(s.out_c, random);
+    dy = random_values<T>(n.y, random);
+    dw = random_values<T>(n.w, random);
+  }
+
+  Results<T> run(bool accumulate) const {
+    const T nan = std::numeric_limits<T>::quiet_NaN();
+    Results<T> r{std::vector<T>(dy.size(), nan), std::vector<T>(x.size(), nan),
+                 accumulate ? dw : std::vector<T>(dw.size(), nan)};
+    {
+      Scratch scratch(conv2d_scratch_bytes<T>(s));
+      conv2d<T>(s, x.data(), w.data(), with_bias ? bias.data() : nullptr, r.y.data(), scratch.span());
+    }
+    {
+      Scratch scratch(conv2d_input_grad_scratch_bytes<T>(s));
+      conv2d_input_grad<T>(s, dy.data(), w.data(), r.dx.data(), scratch.span());
+    }
+    Scratch scratch(conv2d_weight_grad_scratch_bytes<T>(s));
+    conv2d_weight_grad<T>(s, x.data(), dy.data(), r.dw.data(), accumulate, scratch.span());
+    return r;
+  }
+
+  Results<double> reference(bool accumulate) const {
+    Results<double> r{std::vector<double>(dy.size()), std::vector<double>(x.size()),
+                      std::vector<double>(dw.size())};
+    for (std::size_t i = 0; i < r.y.size() && with_bias; ++i) r.y[i] = bias[i % s.out_c];
+    for (std::size_t i = 0; i < r.dw.size() && accumulate; ++i) r.dw[i] = dw[i];
+    each_product(s, [&](std::size_t yi, std::size_t xi, std::size_t wi) {
+      r.y[yi] += static_cast<double>(x[xi]) * static_cast<double>(w[wi]);
+      r.dx[xi] += static_cast<double>(dy[yi]) * static_cast<double>(w[wi]);
+      r.dw[wi] += static_cast<double>(dy[yi]) * static_cast<double>(x[xi]);
+    });
+    return r;
+  }
+};
+
+template <class T>
+void expect_near(const std::vector<T>& got, const std::vector<double>& want, double tolerance,
+                 const char* what) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - want[i]);
+    ASSERT_LE(error, tolerance * (1 + std::abs(want[i]))) << what << "[" << i << "] got " << got[i];
+  }
+}
+
+template <class T>
+void expect_right(const Problem<T>& p, bool accumulate) {
+  SCOPED_TRACE(show(p.s));
+  const Results<T> got = p.run(accumulate);
+  const Results<double> want = p.reference(accumulate);
+  const double tolerance = sizeof(T) == 4 ? 1e-4 : 1e-12;
+  expect_near(got.y, want.y, tolerance, "y");
+  expect_near(got.dx, want.dx, tolerance, "dx");
+  expect_near(got.dw, want.dw, tolerance, "dw");
+}
+
+Conv2dShape random_shape(Random& random) {
+  const auto pick = [&](std::size_t low, std::size_t high) {
+    return low + static_cast<std::size_t>(random() % (high - low + 1));
+  };
+  Conv2dShape s;
+  s.batch = pick(1, 4);
+  s.in_h = pick(1, 12);
+  s.in_w = pick(1, 12);
+  s.kernel_h = pick(1, 4);
+  s.kernel_w = pick(1, 5);
+  s.stride_h = pick(1, 3);
+  s.stride_w = pick(1, 3);
+  s.dilation_h = pick(1, 3);
+  s.dilation_w = pick(1, 2);
+  s.pad_top = pick(0, 3);
+  s.pad_bottom = pick(0, 3);
+  s.pad_left = pick(0, 3);
+  s.pad_right = pick(0, 3);
+  switch (pick(0, 3)) {
+    case 0: s.groups = pick(2, 4); s.in_c = s.groups * pick(1, 5); s.out_c = s.groups * pick(1, 5); break;
+    case 1: s.groups = s.in_c = s.out_c = pick(2, 37); break;  // depthwise
+    default: s.in_c = pick(1, 40); s.out_c = pick(1, 40); break;
+  }
+  if (pick(0, 4) == 0) s.in_h = s.kernel_h = 1, s.pad_top = s.pad_bottom = 0;     // conv1d
+  if (pick(0, 4) == 0) s.kernel_h = s.kernel_w = 1;
+  if (pick(0, 4) == 0) s.pad_top = s.pad_bottom = s.pad_left = s.pad_right = 0;
+  return s;
+}
+
+struct Threads {
+  explicit Threads(int n) : before(pool::threads()) { pool::set_threads(n); }
+  ~Threads() { pool::set_threads(before); }
+  int before;
+};
+
+TEST(Conv, ValuesOfRandomShapes) {
+  const unsigned long seed = test_seed();
+  SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
+  Random random(seed);
+  for (int i = 0; i < 150 && !testing::Test::HasFatalFailure(); ++i) {
+    const Conv2dShape s = random_shape(random);
+    expect_right(Problem<float>(s, random), i % 2 == 0);
+    expect_right(Problem<double>(s, random), i % 2 != 0);
+  }
+}
+
+TEST(Conv, ValuesOfLayers) {
+  Random random(7);
+  // Long chains (cut into stretches), wide images (cut into pieces of a row), many images a block.
+  const Conv2dShape shapes[] = {
+      {.batch = 2, .in_h = 8, .in_w = 8, .in_c = 130, .out_c = 33, .kernel_h = 3, .kernel_w = 3,
+       .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1},
+      {.batch = 2, .in_h = 1, .in_w = 1500, .in_c = 5, .out_c = 17, .kernel_w = 7, .pad_left = 6},
+      {.batch = 70, .in_h = 3, .in_w = 3, .in_c = 16, .out_c = 16, .kernel_h = 3, .kernel_w = 3,
+       .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1},
+      {.batch = 3, .in_h = 32, .in_w = 32, .in_c = 3, .out_c = 16, .kernel_h = 3, .kernel_w = 3,
+       .stride_h = 2, .stride_w = 2, .pad_bottom = 1, .pad_right = 1},
+      {.batch = 2, .in_h = 20, .in_w = 20, .in_c = 600, .out_c = 8},
+      {.batch = 2, .in_h = 9, .in_w = 9, .in_c = 64, .out_c = 128, .stride_h = 2, .stride_w = 2},
+      {.batch = 1, .in_h = 5, .in_w = 5, .in_c = 4, .out_c = 12, .kernel_h = 3, .kernel_w = 3,
+       .groups = 4},
+  };
+  for (const Conv2dShape& s : shapes) {
+    expect_right(Problem<float>(s, random), true);
+    expect_right(Problem<double>(s, random), false);
+  }
+}
+
+TEST(Conv, SizesZeroAndOne) {
+  Random random(3);
+  const Conv2dShape one{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1, .out_c = 1};
+  expect_right(Problem<float>(one, random), true);
+  Conv2dShape s{.batch = 2, .in_h = 3, .in_w = 3, .in_c = 2, .out_c = 3, .kernel_h = 3, .kernel_w = 3,
+                .pad_top = 2, .pad_left = 1};
+  for (std::size_t Conv2dShape::*zero : {&Conv2dShape::batch, &Conv2dShape::in_h, &Conv2dShape::in_w,
+                                         &Conv2dShape::in_c, &Conv2dShape::out_c}) {
+    Conv2dShape z = s;
+    z.*zero = 0;
+    z.pad_bottom = z.pad_right = 3;
+    expect_right(Problem<float>(z, random), false);
+    expect_right(Problem<double>(z, random), true);
+  }
+  s.kernel_h = 9;  // does not fit: no places, and a gradient of zero
+  ASSERT_EQ(s.out_h(), 0u);
+  expect_right(Problem<float>(s, random), false);
+}
+
+TEST(Conv, SameBitsForAnyThreadsAndTarget) {
+  const unsigned long seed = test_seed();
+  SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
+  Random random(seed);
+  std::vector<std::int64_t> targets;
+  for (std::int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
+    const std::int64_t target = rest & -rest;
+    if ((target & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0) targets.push_back(target);  // with FMA
+  }
+  for (int i = 0; i < 40; ++i) {
+    Conv2dShape s = random_shape(random);
+    s.batch *= 3;
+    SCOPED_TRACE(show(s));
+    const Problem<float> p(s, random);
+    std::vector<Results<float>> all;
+    for (const int threads : {1, 2, 3}) {
+      const Threads set(threads);
+      for (const std::int64_t target : targets) {
+        hwy::SetSupportedTargetsForTest(target);
+        all.push_back(p.run(true));
+      }
+      hwy::SetSupportedTargetsForTest(0);
+      all.push_back(p.run(true));
+    }
+    for (const auto& r : all) ASSERT_TRUE(r == all.front());
+  }
+}
+
+TEST(Conv, SameBitsForAnySplitOfTheBatch) {
+  const unsigned long seed = test_seed();
+  SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
+  Random random(seed);
+  for (int i = 0; i < 60; ++i) {
+    Conv2dShape s = random_shape(random);
+    s.batch = 2 + random() % 5;
+    SCOPED_TRACE(show(s));
+    const Problem<float> whole(s, random);
+    const Results<float> want = whole.run(true);
+    const Sizes n = sizes(s);
+    Results<float> got{{}, {}, whole.dw};
+    for (std::size_t first = 0; first < s.batch;) {
+      const std::size_t rows = 1 + random() % (s.batch - first);
+      Problem<float> part = whole;
+      part.s.batch = rows;
+      const auto cut = [&](const std::vector<float>& v, std::size_t total) {
+        const auto each = static_cast<std::ptrdiff_t>(total / s.batch);
+        const auto b = static_cast<std::ptrdiff_t>(first), e = static_cast<std::ptrdiff_t>(rows);
+        return std::vector<float>(v.begin() + b * each, v.begin() + (b + e) * each);
+      };
+      part.x = cut(whole.x, n.x);
+      part.dy = cut(whole.dy, n.y);
+      part.dw = got.dw;
+      const Results<float> r = part.run(true);
+      got.y.insert(got.y.end(), r.y.begin(), r.y.end());
+      got.dx.insert(got.dx.end(), r.dx.begin(), r.dx.end());
+      got.dw = r.dw;
+      first += rows;
+    }
+    ASSERT_TRUE(got == want);
+  }
+}
+
+}  // namespace
+}  // namespace ebb::kernels

@@ -1,0 +1,311 @@
+#include "ebb/tape/tape.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/loss.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/stop_gradient.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+namespace {
+
+using Doubles = std::vector<double>;
+
+Tensor d(std::initializer_list<Nested<double>> items) { return Tensor::of<double>(items); }
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Tape, GradientOfAProduct) {
+  Tape tape;
+  const Tensor x = d({3, 4});
+  tape.watch(x);
+  const Tensor y = x * x;
+  EXPECT_EQ(tape.gradient(y, x).to_vector<double>(), (Doubles{6, 8}));
+}
+
+TEST(Tape, PersistentGivesAsOftenAsAsked) {
+  Tape tape({.persistent = true});
+  const Tensor x = d({3});
+  tape.watch(x);
+  const Tensor y = x * x, z = y * y;
+  EXPECT_EQ(tape.gradient(z, x).item(), 108);
+  EXPECT_EQ(tape.gradient(y, x).item(), 6);
+  EXPECT_EQ(tape.gradient(z, y).item(), 18) << "a source may be something computed";
+  tape.release();
+  EXPECT_EQ(error_of([&] { tape.gradient(y, x); }), "gradient: this tape was released");
+}
+
+TEST(Tape, OneShotIsUsedUp) {
+  Tape tape;
+  const Tensor x = d({3});
+  tape.watch(x);
+  const Tensor y = x * x;
+  tape.gradient(y, x);
+  EXPECT_EQ(error_of([&] { tape.gradient(y, x); }),
+            "gradient: this one-shot tape was used up by an earlier gradient; make it with "
+            "{.persistent = true} to ask more than once");
+}
+
+TEST(Tape, UnconnectedSourcesGiveNothingOrZeros) {
+  const Tensor x = d({1, 2}), other = d({5});
+  for (const auto how : {Unconnected::none, Unconnected::zeros}) {
+    Tape tape;
+    tape.watch(x);
+    tape.watch(other);
+    const Tensor y = sum(x);
+    const std::vector<Tensor> xs{x, other};
+    const auto g = tape.gradient(y, xs, {.unconnected = how});
+    EXPECT_EQ(g[0].to_vector<double>(), (Doubles{1, 1}));
+    if (how == Unconnected::none) {
+      EXPECT_FALSE(g[1]);
+    } else {
+      EXPECT_EQ(g[1].to_vector<double>(), (Doubles{0}));
+    }
+  }
+}
+
+TEST(Tape, WhatIsNotWatchedHasNoGradient) {
+  Tape tape;
+  const Tensor x = d({1});
+  const Tensor y = x * x;
+  EXPECT_FALSE(tape.gradient(y, x));
+}
+
+TEST(Tape, OutputGradientsWeighTheResult) {
+  Tape tape;
+  const Tensor x = d({1, 2, 3});
+  tape.watch(x);
+  const Tensor y = x * x;
+  EXPECT_EQ(tape.gradient(y, x, {.output_gradient = d({1, 10, 100})}).to_vector<double>(),
+            (Doubles{2, 40, 600}));
+}
+
+TEST(Tape, OutputGradientOfAnotherShapeIsRefused) {
+  Tape tape;
+  const Tensor x = d({1, 2, 3});
+  tape.watch(x);
+  const Tensor y = x * x;
+  EXPECT_EQ(error_of([&] { tape.gradient(y, x, {.output_gradient = d({1})}); }),
+            "gradient: the output gradient is f64(1), the result is f64(3)");
+}
+
+TEST(Tape, ManyUsesAddUp) {
+  Tape tape;
+  const Tensor x = d({2});
+  tape.watch(x);
+  const Tensor y = x * x + x * 3.0 + x;  // 2x + 3 + 1
+  EXPECT_EQ(tape.gradient(y, x).item(), 8);
+}
+
+TEST(Tape, SeveralResultsAndSumsToStartFrom) {
+  Tape tape;
+  const Tensor x = d({2});
+  tape.watch(x);
+  const std::vector<Tensor> ys{x * x, x * 10.0}, dys{Tensor(), d({2})}, xs{x};
+  std::vector<Tensor> sums{d({100})};
+  tape.gradient_into(ys, dys, xs, sums);
+  EXPECT_EQ(sums[0].item(), 100 + 4 + 20);
+}
+
+TEST(Tape, VariablesAreWatchedByDefault) {
+  const Variable w("w", d({3}));
+  {
+    Tape tape;
+    const Tensor y = w * w;
+    const std::vector<Variable> ws{w};
+    EXPECT_EQ(tape.gradient(y, ws)[0].item(), 6);
+  }
+  {
+    Tape tape({.watch_variables = false});
+    const Tensor y = w * w;
+    EXPECT_FALSE(tape.gradient(y, w.value()));
+  }
+  const Variable frozen("f", d({3}), false);
+  Tape tape;
+  const Tensor y = frozen * frozen;
+  EXPECT_FALSE(tape.gradient(y, frozen.value()));
+}
+
+TEST(Tape, GradientsOfGradients) {
+  const Tensor x = d({2});
+  Tape outer;
+  outer.watch(x);
+  Tensor first;
+  {
+    Tape inner;
+    inner.watch(x);
+    const Tensor y = x * x * x;
+    first = inner.gradient(y, x);
+    EXPECT_EQ(first.item(), 12);
+  }
+  EXPECT_EQ(outer.gradient(first, x).item(), 12);
+}
+
+TEST(Tape, ThirdOrder) {
+  const Tensor x = d({2});
+  Tape a;
+  a.watch(x);
+  Tensor second;
+  {
+    Tape b;
+    b.watch(x);
+    Tensor first;
+    {
+      Tape c;
+      c.watch(x);
+      first = c.gradient(x * x * x * x, x);  // 4x^3
+    }
+    second = b.gradient(first, x);  // 12x^2
+    EXPECT_EQ(second.item(), 48);
+  }
+  EXPECT_EQ(a.gradient(second, x).item(), 48);  // 24x
+}
+
+TEST(Tape, StopGradientAndPause) {
+  const Tensor x = d({3});
+  {
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = x * stop_gradient(x);
+    EXPECT_EQ(tape.gradient(y, x).item(), 3);
+  }
+  {
+    Tape tape;
+    tape.watch(x);
+    Tensor factor;
+    {
+      const Tape::Pause pause;
+      factor = x * x;
+    }
+    const Tensor y = x * factor;
+    EXPECT_EQ(tape.gradient(y, x).item(), 9);
+  }
+}
+
+TEST(Tape, ATapeMayEndInsideAPause) {
+  auto tape = std::make_unique<Tape>();
+  const Tensor x = d({3});
+  tape->watch(x);
+  {
+    const Tape::Pause pause;
+    tape.reset();
+  }
+  EXPECT_FALSE(recording());
+  const Tensor y = x * x;
+  EXPECT_EQ(y.item(), 9);
+}
+
+TEST(Tape, Jacobian) {
+  const Tensor x = d({1, 2, 3});
+  Tape tape;
+  tape.watch(x);
+  const Tensor y = slice(x * x, 0, 0, 2);
+  const Tensor j = tape.jacobian(y, x);
+  EXPECT_EQ(j.shape(), Shape({2, 3}));
+  EXPECT_EQ(j.to_vector<double>(), (Doubles{2, 0, 0, 0, 4, 0}));
+}
+
+TEST(Tape, BatchJacobian) {
+  const Tensor x = d({{1, 2}, {3, 4}});
+  Tape tape;
+  tape.watch(x);
+  const Tensor w = d({{1, 10}, {100, 1000}, {2, 3}});
+  const Tensor y = matmul(square(x), w, {.transpose_b = true});  // (2, 3)
+  const Tensor j = tape.batch_jacobian(y, x);
+  EXPECT_EQ(j.shape(), Shape({2, 3, 2}));
+  EXPECT_EQ(j.to_vector<double>(), (Doubles{2, 40, 200, 4000, 4, 12, 6, 80, 600, 8000, 12, 24}));
+  EXPECT_EQ(error_of([&] {
+              Tape other;
+              other.batch_jacobian(y, d({1}));
+            }),
+            "batch_jacobian: f64(2, 3) and f64(1) do not have the same number of rows");
+}
+
+TEST(Tape, IntegersCannotBeWatched) {
+  Tape tape;
+  EXPECT_EQ(error_of([&] { tape.watch(Tensor::arange(3)); }),
+            "watch: i64(3) is not a floating tensor, so it has no gradient; cast it first");
+}
+
+TEST(Tape, TapesArePerThread) {
+  Tape tape;
+  const Tensor x = d({3});
+  tape.watch(x);
+  std::string elsewhere;
+  Tensor y;
+  std::thread other([&] {
+    EXPECT_FALSE(recording());
+    y = x * x;  // a value may be shared, a tape may not
+    elsewhere = error_of([&] { tape.gradient(y, x); });
+    Tape own;
+    own.watch(x);
+    EXPECT_EQ(own.gradient(x * x, x).item(), 6);
+  });
+  other.join();
+  EXPECT_EQ(elsewhere, "gradient: a tape belongs to the thread that made it");
+  EXPECT_FALSE(tape.gradient(y, x)) << "what another thread did was not recorded here";
+}
+
+TEST(Tape, KeepsOnlyWhatAGradientWillRead) {
+  const Tensor x = Tensor::ones({1000}), c = Tensor::ones({1000});
+  Tape tape;
+  tape.watch(x);
+  const std::uint64_t before = ledger::total().live;
+  Tensor y = x + c;  // keeps nothing
+  y = y + c;
+  y = y + c;
+  EXPECT_EQ(ledger::total().live, before + 4128) << "only the last result is alive";
+  y = relu(y);  // keeps its output, which is the result itself
+  EXPECT_EQ(ledger::total().live, before + 4128);
+  y = y * c;  // keeps c, which is ours, but not y; relu's output stays
+  EXPECT_EQ(ledger::total().live, before + 2 * 4128);
+}
+
+TEST(Tape, AFailedWalkLeavesNothingBehind) {
+  const std::uint64_t before = ledger::total().live;
+  {
+    const Tensor x = d({1, 2});
+    Tape tape;
+    tape.watch(x);
+    const Tensor y = x * x;
+    EXPECT_THROW(tape.gradient(y, x, {.output_gradient = d({1})}), Error);
+    EXPECT_THROW(tape.gradient(y, x), Error) << "the walk had begun; a one-shot tape is used up";
+  }
+  EXPECT_EQ(ledger::total().live, before);
+}
+
+TEST(Tape, AssignsAtItsEndUnlessSomethingFailed) {
+  Variable mean("mean", d({1}), false);
+  {
+    Tape tape;
+    tape.assign_at_end(mean, d({2}));
+    EXPECT_EQ(mean.value().item(), 1);
+  }
+  EXPECT_EQ(mean.value().item(), 2);
+  EXPECT_THROW(
+      {
+        Tape tape;
+        tape.assign_at_end(mean, d({3}));
+        throw Error("step failed");
+      },
+      Error);
+  EXPECT_EQ(mean.value().item(), 2);
+}
+
+}  // namespace
+}  // namespace ebb
