@@ -50,9 +50,10 @@ void Loop(const float* a, const float* b, const float* c, float* to, std::size_t
 void Piece(int reads, bool writes, bool past, const float* a, const float* b, const float* c,
            float* to, std::size_t n) {
   if (!writes) return Loop<1, false, false>(a, b, c, to, n);
-  if (reads == 1) return past ? Loop<1, true, true>(a, b, c, to, n) : Loop<1, true, false>(a, b, c, to, n);
-  if (reads == 2) return past ? Loop<2, true, true>(a, b, c, to, n) : Loop<2, true, false>(a, b, c, to, n);
-  return past ? Loop<3, true, true>(a, b, c, to, n) : Loop<3, true, false>(a, b, c, to, n);
+  const auto loop = reads == 1   ? (past ? Loop<1, true, true> : Loop<1, true, false>)
+                    : reads == 2 ? (past ? Loop<2, true, true> : Loop<2, true, false>)
+                                 : (past ? Loop<3, true, true> : Loop<3, true, false>);
+  loop(a, b, c, to, n);
 }
 
 }  // namespace

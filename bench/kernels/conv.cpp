@@ -2,8 +2,8 @@
 //
 //   bench_conv [--quick] [--json]
 //
-// oneDNN chooses its own weight format in both of its runs; activations are channels-last in one and
-// in the format it likes best in the other, reorders not counted. The faster of the two is the
+// oneDNN chooses its own weight format in both of its runs; activations are channels-last in one
+// and in the format it likes best in the other, reorders not counted. The faster of the two is the
 // yardstick. All three take turns, and the medians are compared.
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -15,14 +15,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include <dnnl.hpp>
 #include <immintrin.h>
+#include <dnnl.hpp>
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/conv.hpp"
@@ -108,7 +108,8 @@ class Peer {
     const memory::desc w({dim(s.out_c), dim(s.in_c), dim(s.kernel_h), dim(s.kernel_w)}, f32,
                          memory::format_tag::any);
     const memory::dims stride{dim(s.stride_h), dim(s.stride_w)};
-    const memory::dims low{dim(s.pad_top), dim(s.pad_left)}, high{dim(s.pad_bottom), dim(s.pad_right)};
+    const memory::dims low{dim(s.pad_top), dim(s.pad_left)},
+        high{dim(s.pad_bottom), dim(s.pad_right)};
     const algorithm direct = algorithm::convolution_direct;
     const convolution_forward::primitive_desc forward(
         {prop_kind::forward_training, direct, x, w, y, stride, low, high}, engine_);
@@ -118,8 +119,8 @@ class Peer {
       add(DNNL_ARG_DST, forward.dst_desc());
       primitive_ = convolution_forward(forward);
     } else if (pass == Pass::kInputGrad) {
-      const convolution_backward_data::primitive_desc pd({direct, x, w, y, stride, low, high}, engine_,
-                                                         forward);
+      const convolution_backward_data::primitive_desc pd({direct, x, w, y, stride, low, high},
+                                                         engine_, forward);
       add(DNNL_ARG_DIFF_SRC, pd.diff_src_desc());
       add(DNNL_ARG_WEIGHTS, pd.weights_desc());
       add(DNNL_ARG_DIFF_DST, pd.diff_dst_desc());
@@ -160,8 +161,15 @@ struct Layer {
 
 Layer layer(std::size_t batch, std::size_t size, std::size_t in_c, std::size_t out_c,
             std::size_t kernel, std::size_t stride) {
-  Conv2dShape s{.batch = batch, .in_h = size, .in_w = size, .in_c = in_c, .out_c = out_c,
-                .kernel_h = kernel, .kernel_w = kernel, .stride_h = stride, .stride_w = stride};
+  Conv2dShape s{.batch = batch,
+                .in_h = size,
+                .in_w = size,
+                .in_c = in_c,
+                .out_c = out_c,
+                .kernel_h = kernel,
+                .kernel_w = kernel,
+                .stride_h = stride,
+                .stride_w = stride};
   s.pad_top = s.pad_bottom = s.pad_left = s.pad_right = kernel / 2;
   char text[96];
   std::snprintf(text, sizeof text, "%zux%zux%zux%zu->%zu k%zu s%zu", batch, size, size, in_c, out_c,
@@ -174,16 +182,22 @@ struct Figures {
 };
 
 Figures measure(const Conv2dShape& s, Pass pass, double seconds) {
-  Buffer x(s.batch * s.in_h * s.in_w * s.in_c * 4), y(s.batch * s.out_h() * s.out_w() * s.out_c * 4);
+  Buffer x(s.batch * s.in_h * s.in_w * s.in_c * 4),
+      y(s.batch * s.out_h() * s.out_w() * s.out_c * 4);
   Buffer w(s.out_c * s.kernel_h * s.kernel_w * s.in_c * 4);
   x.fill(1), y.fill(2), w.fill(3);
-  std::function<void()> ebb;
   std::size_t bytes = 0;
   namespace k = ebb::kernels;
   switch (pass) {
-    case Pass::kForward: bytes = k::conv2d_scratch_bytes<float>(s); break;
-    case Pass::kInputGrad: bytes = k::conv2d_input_grad_scratch_bytes<float>(s); break;
-    case Pass::kWeightGrad: bytes = k::conv2d_weight_grad_scratch_bytes<float>(s); break;
+    case Pass::kForward:
+      bytes = k::conv2d_scratch_bytes<float>(s);
+      break;
+    case Pass::kInputGrad:
+      bytes = k::conv2d_input_grad_scratch_bytes<float>(s);
+      break;
+    case Pass::kWeightGrad:
+      bytes = k::conv2d_weight_grad_scratch_bytes<float>(s);
+      break;
   }
   Buffer scratch(bytes);
   const auto run = [&] {
@@ -234,12 +248,15 @@ int main(int argc, char** argv) {
   std::string only;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
-    if (arg == "--quick") quick = true;
-    else if (arg == "--json") json = true;
-    else only = arg;
+    if (arg == "--quick")
+      quick = true;
+    else if (arg == "--json")
+      json = true;
+    else
+      only = arg;
   }
   std::vector<Layer> layers = {
-      layer(128, 32, 16, 16, 3, 1), layer(128, 16, 32, 32, 3, 1), layer(128, 8, 64, 64, 3, 1),
+      layer(128, 32, 16, 16, 3, 1), layer(128, 16, 32, 32, 3, 1),  layer(128, 8, 64, 64, 3, 1),
       layer(32, 32, 64, 64, 3, 1),  layer(32, 16, 128, 128, 3, 1), layer(32, 8, 256, 256, 3, 1),
       layer(128, 32, 16, 32, 3, 2), layer(32, 16, 128, 256, 3, 2), layer(128, 32, 16, 16, 1, 1),
       layer(128, 16, 32, 32, 1, 1), layer(128, 16, 64, 64, 1, 1),  layer(32, 16, 128, 128, 1, 1),
@@ -267,9 +284,10 @@ int main(int argc, char** argv) {
         least = std::min(least, ratio);
         ++count;
         if (json) {
-          std::printf("{\"bench\":\"conv\",\"case\":\"%s %s t%d\",\"metric\":\"gflops\",\"value\":%.2f,"
-                      "\"unit\":\"GFLOP/s\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n",
-                      l.name.c_str(), name(pass), threads, f.ebb, ratio);
+          std::printf(
+              "{\"bench\":\"conv\",\"case\":\"%s %s t%d\",\"metric\":\"gflops\",\"value\":%.2f,"
+              "\"unit\":\"GFLOP/s\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n",
+              l.name.c_str(), name(pass), threads, f.ebb, ratio);
         } else {
           std::printf("%-30s %-11s %7d %8.1f %8.1f %8.1f %6.2f %5.0f%% %6.0f%%\n", l.name.c_str(),
                       name(pass), threads, f.ebb, f.last, f.any, ratio,
@@ -281,10 +299,14 @@ int main(int argc, char** argv) {
   }
   const double mean = count == 0 ? 0 : std::exp(log_sum / count);
   if (json) {
-    std::printf("{\"bench\":\"conv\",\"case\":\"geometric mean\",\"metric\":\"ratio\",\"value\":%.3f,"
-                "\"unit\":\"x\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n", mean, mean);
-    std::printf("{\"bench\":\"conv\",\"case\":\"minimum\",\"metric\":\"ratio\",\"value\":%.3f,"
-                "\"unit\":\"x\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n", least, least);
+    std::printf(
+        "{\"bench\":\"conv\",\"case\":\"geometric mean\",\"metric\":\"ratio\",\"value\":%.3f,"
+        "\"unit\":\"x\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n",
+        mean, mean);
+    std::printf(
+        "{\"bench\":\"conv\",\"case\":\"minimum\",\"metric\":\"ratio\",\"value\":%.3f,"
+        "\"unit\":\"x\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n",
+        least, least);
   } else {
     std::printf("geometric mean %.3f, minimum %.3f of the faster oneDNN run\n", mean, least);
   }

@@ -1,5 +1,5 @@
-// Elementwise, cast and reduction kernels against the memory bandwidth, on arrays that do not fit in
-// any cache.  bench_elementwise [--quick] [--json]
+// Elementwise, cast and reduction kernels against the memory bandwidth, on arrays that do not fit
+// in any cache.  bench_elementwise [--quick] [--json]
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -33,7 +33,8 @@ struct Arrays {
   explicit Arrays(std::size_t count)
       : a(count * 4), b(count * 4), c(count * 4), y(count * 4), n(count) {
     for (std::size_t i = 0; i < n; ++i) {
-      a.as<float>()[i] = static_cast<float>(static_cast<int>(i * 2654435761u >> 8 & 0xffff) - 32768) * 1e-4f;
+      const int mixed = static_cast<int>(i * 2654435761u >> 8 & 0xffff);
+      a.as<float>()[i] = static_cast<float>(mixed - 32768) * 1e-4f;
       b.as<float>()[i] = static_cast<float>(i % 1000) * 1e-3f + 0.5f;
       c.as<float>()[i] = 1.0f;
     }

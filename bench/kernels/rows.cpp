@@ -189,6 +189,39 @@ void softmaxes(Bench& bench, std::size_t n) {
             [&] { kernels::log_softmax_backward(x, dy, out, rows, n); });
 }
 
+void batch_norms(Bench& bench, std::size_t channels, std::vector<std::byte>& scratch) {
+  const std::size_t rows = kElements / channels;
+  const std::string size = std::to_string(rows) + "x" + std::to_string(channels) + " f32";
+  float *x = arrays[0], *out = arrays[2];
+  std::vector<float> weight(channels, 1.5f), bias(channels, 0.5f), mean(channels), var(channels);
+  scratch.resize(kernels::batch_norm_scratch<float>(rows, channels));
+  bench.run("batch_norm_stats " + size, kRead, [&] {
+    kernels::batch_norm_stats(x, mean.data(), var.data(), rows, channels, std::span(scratch));
+  });
+  bench.run("batch_norm_apply " + size, kCopy, [&] {
+    kernels::batch_norm_apply(x, mean.data(), var.data(), weight.data(), bias.data(), out, rows,
+                              channels, 1e-5);
+  });
+}
+
+void losses(Bench& bench, std::size_t classes, std::vector<std::byte>& scratch) {
+  const std::size_t rows = kElements / classes;
+  const std::string size = std::to_string(rows) + "x" + std::to_string(classes) + " f32";
+  std::vector<std::int32_t> labels(rows, 3);
+  scratch.resize(kernels::loss_scratch<float>(rows));
+  bench.run("sparse_cross_entropy " + size, kRead, [&] {
+    float sum = 0;
+    std::int64_t count = 0;
+    kernels::sparse_cross_entropy(arrays[0], labels.data(), rows, classes, {}, &sum, &count,
+                                  std::span(scratch));
+  });
+  bench.run("mse " + size, kRead2, [&] {
+    float sum = 0;
+    kernels::element_loss({kernels::ElementLoss::squared}, arrays[0], arrays[1], rows, classes,
+                          &sum, std::span(scratch));
+  });
+}
+
 void updates(Bench& bench, std::vector<std::byte>& scratch) {
   // Steps of size zero, so that the values stay what they are however often it runs.
   const kernels::Update<float> all[] = {{arrays[0], arrays[3], {arrays[1], arrays[2]}, kElements}};
@@ -230,6 +263,8 @@ int main(int argc, char** argv) {
   std::vector<std::byte> scratch;
   for (const std::size_t n : {256, 1024, 8192}) norms(bench, n);
   for (const std::size_t n : {128, 1024, 16384}) softmaxes(bench, n);
+  for (const std::size_t n : {64, 1024}) batch_norms(bench, n, scratch);
+  losses(bench, 1024, scratch);
   bench.run("dropout " + std::to_string(kElements) + " f32", kCopy, [&] {
     kernels::dropout(arrays[0], arrays[1], kElements, 0.1, Draws{{1, 2}, 3, 0});
   });

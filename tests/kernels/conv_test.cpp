@@ -46,7 +46,8 @@ std::vector<T> random_values(std::size_t count, Random& random) {
 class Scratch {
  public:
   explicit Scratch(std::size_t bytes)
-      : bytes_(bytes), data_(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64))) {
+      : bytes_(bytes),
+        data_(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + 127) / 64 * 64))) {
     std::memset(static_cast<void*>(data_), 0xff, (bytes + 127) / 64 * 64);
   }
   ~Scratch() {
@@ -126,7 +127,8 @@ struct Problem {
                  accumulate ? dw : std::vector<T>(dw.size(), nan)};
     {
       Scratch scratch(conv2d_scratch_bytes<T>(s));
-      conv2d<T>(s, x.data(), w.data(), with_bias ? bias.data() : nullptr, r.y.data(), scratch.span());
+      conv2d<T>(s, x.data(), w.data(), with_bias ? bias.data() : nullptr, r.y.data(),
+                scratch.span());
     }
     {
       Scratch scratch(conv2d_input_grad_scratch_bytes<T>(s));
@@ -191,11 +193,20 @@ Conv2dShape random_shape(Random& random) {
   s.pad_left = pick(0, 3);
   s.pad_right = pick(0, 3);
   switch (pick(0, 3)) {
-    case 0: s.groups = pick(2, 4); s.in_c = s.groups * pick(1, 5); s.out_c = s.groups * pick(1, 5); break;
-    case 1: s.groups = s.in_c = s.out_c = pick(2, 37); break;  // depthwise
-    default: s.in_c = pick(1, 40); s.out_c = pick(1, 40); break;
+    case 0:
+      s.groups = pick(2, 4);
+      s.in_c = s.groups * pick(1, 5);
+      s.out_c = s.groups * pick(1, 5);
+      break;
+    case 1:
+      s.groups = s.in_c = s.out_c = pick(2, 37);
+      break;  // depthwise
+    default:
+      s.in_c = pick(1, 40);
+      s.out_c = pick(1, 40);
+      break;
   }
-  if (pick(0, 4) == 0) s.in_h = s.kernel_h = 1, s.pad_top = s.pad_bottom = 0;     // conv1d
+  if (pick(0, 4) == 0) s.in_h = s.kernel_h = 1, s.pad_top = s.pad_bottom = 0;  // conv1d
   if (pick(0, 4) == 0) s.kernel_h = s.kernel_w = 1;
   if (pick(0, 4) == 0) s.pad_top = s.pad_bottom = s.pad_left = s.pad_right = 0;
   return s;
@@ -222,17 +233,62 @@ TEST(Conv, ValuesOfLayers) {
   Random random(7);
   // Long chains (cut into stretches), wide images (cut into pieces of a row), many images a block.
   const Conv2dShape shapes[] = {
-      {.batch = 2, .in_h = 8, .in_w = 8, .in_c = 130, .out_c = 33, .kernel_h = 3, .kernel_w = 3,
-       .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1},
+      {.batch = 2,
+       .in_h = 8,
+       .in_w = 8,
+       .in_c = 130,
+       .out_c = 33,
+       .kernel_h = 3,
+       .kernel_w = 3,
+       .pad_top = 1,
+       .pad_bottom = 1,
+       .pad_left = 1,
+       .pad_right = 1},
       {.batch = 2, .in_h = 1, .in_w = 1500, .in_c = 5, .out_c = 17, .kernel_w = 7, .pad_left = 6},
-      {.batch = 70, .in_h = 3, .in_w = 3, .in_c = 16, .out_c = 16, .kernel_h = 3, .kernel_w = 3,
-       .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1},
-      {.batch = 3, .in_h = 32, .in_w = 32, .in_c = 3, .out_c = 16, .kernel_h = 3, .kernel_w = 3,
-       .stride_h = 2, .stride_w = 2, .pad_bottom = 1, .pad_right = 1},
+      {.batch = 70,
+       .in_h = 3,
+       .in_w = 3,
+       .in_c = 16,
+       .out_c = 16,
+       .kernel_h = 3,
+       .kernel_w = 3,
+       .pad_top = 1,
+       .pad_bottom = 1,
+       .pad_left = 1,
+       .pad_right = 1},
+      {.batch = 3,
+       .in_h = 32,
+       .in_w = 32,
+       .in_c = 3,
+       .out_c = 16,
+       .kernel_h = 3,
+       .kernel_w = 3,
+       .stride_h = 2,
+       .stride_w = 2,
+       .pad_bottom = 1,
+       .pad_right = 1},
       {.batch = 2, .in_h = 20, .in_w = 20, .in_c = 600, .out_c = 8},
       {.batch = 2, .in_h = 9, .in_w = 9, .in_c = 64, .out_c = 128, .stride_h = 2, .stride_w = 2},
-      {.batch = 1, .in_h = 5, .in_w = 5, .in_c = 4, .out_c = 12, .kernel_h = 3, .kernel_w = 3,
+      {.batch = 1,
+       .in_h = 5,
+       .in_w = 5,
+       .in_c = 4,
+       .out_c = 12,
+       .kernel_h = 3,
+       .kernel_w = 3,
        .groups = 4},
+      // Strides wider than the kernel: rows of places close up at their ends.
+      {.batch = 6,
+       .in_h = 2,
+       .in_w = 3,
+       .in_c = 33,
+       .out_c = 33,
+       .stride_h = 2,
+       .stride_w = 3,
+       .pad_bottom = 2,
+       .pad_left = 2,
+       .pad_right = 1},
+      {.batch = 2, .in_h = 7, .in_w = 8, .in_c = 9, .out_c = 17, .stride_w = 3},
   };
   for (const Conv2dShape& s : shapes) {
     expect_right(Problem<float>(s, random), true);
@@ -244,10 +300,18 @@ TEST(Conv, SizesZeroAndOne) {
   Random random(3);
   const Conv2dShape one{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1, .out_c = 1};
   expect_right(Problem<float>(one, random), true);
-  Conv2dShape s{.batch = 2, .in_h = 3, .in_w = 3, .in_c = 2, .out_c = 3, .kernel_h = 3, .kernel_w = 3,
-                .pad_top = 2, .pad_left = 1};
-  for (std::size_t Conv2dShape::*zero : {&Conv2dShape::batch, &Conv2dShape::in_h, &Conv2dShape::in_w,
-                                         &Conv2dShape::in_c, &Conv2dShape::out_c}) {
+  Conv2dShape s{.batch = 2,
+                .in_h = 3,
+                .in_w = 3,
+                .in_c = 2,
+                .out_c = 3,
+                .kernel_h = 3,
+                .kernel_w = 3,
+                .pad_top = 2,
+                .pad_left = 1};
+  for (std::size_t Conv2dShape::*zero :
+       {&Conv2dShape::batch, &Conv2dShape::in_h, &Conv2dShape::in_w, &Conv2dShape::in_c,
+        &Conv2dShape::out_c}) {
     Conv2dShape z = s;
     z.*zero = 0;
     z.pad_bottom = z.pad_right = 3;

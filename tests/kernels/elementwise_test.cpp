@@ -33,13 +33,15 @@ struct Threads {  // sets the number of threads, and sets it back
 std::vector<float> random_floats(std::uint64_t seed, std::size_t n, float scale = 4) {
   std::mt19937_64 random(seed);
   std::vector<float> x(n);
-  for (float& v : x) v = static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-53 * 2 - 1) * scale;
+  for (float& v : x)
+    v = static_cast<float>(static_cast<double>(random() >> 11) * 0x1p-53 * 2 - 1) * scale;
   return x;
 }
 
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 constexpr int kUnaries = static_cast<int>(Unary::clip) + 1;
@@ -59,7 +61,8 @@ TEST(Elementwise, AValueHasOneResultWhereverItStands) {
     for (int op = 0; op < kGrads; ++op) {
       unary_grad(static_cast<UnaryGrad>(op), x.data(), g.data(), y.data(), n, kScalars);
       for (std::size_t i = 1; i < n; ++i)
-        ASSERT_EQ(std::memcmp(&y[0], &y[i], 4), 0) << "grad " << op << " of " << value << " at " << i;
+        ASSERT_EQ(std::memcmp(&y[0], &y[i], 4), 0)
+            << "grad " << op << " of " << value << " at " << i;
     }
   }
 }
@@ -150,7 +153,8 @@ TEST(Elementwise, SimpleFunctions) {
 
 // Reference: the index of each operand worked out per element.
 template <int K>
-std::vector<std::size_t> places(const std::vector<std::int64_t>& out, const std::vector<std::int64_t>& in) {
+std::vector<std::size_t> places(const std::vector<std::int64_t>& out,
+                                const std::vector<std::int64_t>& in) {
   std::size_t size = 1;
   for (auto n : out) size *= static_cast<std::size_t>(n);
   std::vector<std::size_t> at(size);
@@ -194,7 +198,8 @@ TEST(Elementwise, Broadcasts) {
     const auto pa = places<2>(l.out, l.a), pb = places<2>(l.out, l.b);
     const std::size_t n = pa.size();
     const std::vector<float> a = random_floats(1, 110000), b = random_floats(2, 110000);
-    const auto walk = broadcast<2>(l.out, {std::span<const std::int64_t>(l.a), std::span<const std::int64_t>(l.b)});
+    const auto walk = broadcast<2>(
+        l.out, {std::span<const std::int64_t>(l.a), std::span<const std::int64_t>(l.b)});
     ASSERT_EQ(walk.size, n);
     std::vector<float> y(n), one(n);
     for (const int count : {1, 2, 3}) {
@@ -216,8 +221,9 @@ TEST(Elementwise, Broadcasts) {
     std::vector<char> c(a.size());
     for (std::size_t i = 0; i < c.size(); ++i) c[i] = i % 3 == 0;
     const std::vector<std::int64_t> scalar;
-    const auto walk3 = broadcast<3>(l.out, {std::span<const std::int64_t>(l.a), std::span<const std::int64_t>(l.b),
-                                           std::span<const std::int64_t>(scalar)});
+    const auto walk3 =
+        broadcast<3>(l.out, {std::span<const std::int64_t>(l.a), std::span<const std::int64_t>(l.b),
+                             std::span<const std::int64_t>(scalar)});
     const float otherwise = 99;
     where(walk3, 4, reinterpret_cast<const bool*>(c.data()), b.data(), &otherwise, y.data());
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(y[i], c[pa[i]] ? b[pb[i]] : otherwise) << i;
@@ -261,12 +267,12 @@ TEST(Elementwise, NaNAndIntegers) {
 TEST(Elementwise, GradientsAgreeWithDifferences) {
   // In double, four-point differences of the function itself.
   const std::pair<UnaryGrad, Unary> pairs[] = {
-      {UnaryGrad::relu, Unary::relu},           {UnaryGrad::leaky_relu, Unary::leaky_relu},
-      {UnaryGrad::elu, Unary::elu},             {UnaryGrad::tanh, Unary::tanh},
-      {UnaryGrad::sigmoid, Unary::sigmoid},     {UnaryGrad::softplus, Unary::softplus},
-      {UnaryGrad::gelu, Unary::gelu},           {UnaryGrad::gelu_tanh, Unary::gelu_tanh},
-      {UnaryGrad::silu, Unary::silu},           {UnaryGrad::erf, Unary::erf},
-      {UnaryGrad::abs, Unary::abs},             {UnaryGrad::clip, Unary::clip}};
+      {UnaryGrad::relu, Unary::relu},       {UnaryGrad::leaky_relu, Unary::leaky_relu},
+      {UnaryGrad::elu, Unary::elu},         {UnaryGrad::tanh, Unary::tanh},
+      {UnaryGrad::sigmoid, Unary::sigmoid}, {UnaryGrad::softplus, Unary::softplus},
+      {UnaryGrad::gelu, Unary::gelu},       {UnaryGrad::gelu_tanh, Unary::gelu_tanh},
+      {UnaryGrad::silu, Unary::silu},       {UnaryGrad::erf, Unary::erf},
+      {UnaryGrad::abs, Unary::abs},         {UnaryGrad::clip, Unary::clip}};
   const auto from_output = [](UnaryGrad g) { return g <= UnaryGrad::sigmoid; };
   for (const auto& [grad, op] : pairs) {
     for (const double x : {-3.1, -0.9, -0.2, 0.3, 0.6, 1.4, 5.0}) {
@@ -299,7 +305,8 @@ TEST_P(ConvertTest, HalvesHaveTheBitsOfTheScalarFunctions) {
   const std::uint64_t seed = 31;
   std::mt19937_64 random(seed);
   std::vector<float> x;
-  for (int i = 0; i < 300000; ++i) x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  for (int i = 0; i < 300000; ++i)
+    x.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   for (std::uint32_t h = 0; h < 65536; ++h) {  // every f16 and the halfway points around it
     const float f = to_float(f16{static_cast<std::uint16_t>(h)});
     for (const std::uint32_t shift : {0u, 0xfffu, 0x1000u, 0x1001u})
@@ -316,19 +323,25 @@ TEST_P(ConvertTest, HalvesHaveTheBitsOfTheScalarFunctions) {
   }
   std::vector<bf16> all_b(65536);
   std::vector<f16> all_h(65536);
-  for (std::uint32_t i = 0; i < 65536; ++i) all_b[i].bits = all_h[i].bits = static_cast<std::uint16_t>(i);
+  for (std::uint32_t i = 0; i < 65536; ++i)
+    all_b[i].bits = all_h[i].bits = static_cast<std::uint16_t>(i);
   std::vector<float> back(65536);
   convert(all_b.data(), back.data(), back.size());
   for (std::uint32_t i = 0; i < 65536; ++i)
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), std::bit_cast<std::uint32_t>(to_float(all_b[i]))) << i;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]),
+              std::bit_cast<std::uint32_t>(to_float(all_b[i])))
+        << i;
   convert(all_h.data(), back.data(), back.size());
   for (std::uint32_t i = 0; i < 65536; ++i)
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]), std::bit_cast<std::uint32_t>(to_float(all_h[i]))) << i;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]),
+              std::bit_cast<std::uint32_t>(to_float(all_h[i])))
+        << i;
 }
 
 TEST_P(ConvertTest, FloatsToIntegersAreLimited) {
-  const std::vector<float> x = {0, -0.9f, 1.9f, -1.9f, 2147483520.0f, 2147483648.0f, 3e9f, -2147483648.0f,
-                                -3e9f, kInf, -kInf, kNan, 255.9f, 256, -1, 1e30f};
+  const std::vector<float> x = {
+      0,     -0.9f, 1.9f,  -1.9f, 2147483520.0f, 2147483648.0f, 3e9f, -2147483648.0f,
+      -3e9f, kInf,  -kInf, kNan,  255.9f,        256,           -1,   1e30f};
   std::vector<std::int32_t> i32(x.size());
   convert(x.data(), i32.data(), x.size());
   const std::int32_t most = std::numeric_limits<std::int32_t>::max(), least = -most - 1;
@@ -339,7 +352,8 @@ TEST_P(ConvertTest, FloatsToIntegersAreLimited) {
   EXPECT_EQ(i32, one);
   std::vector<std::uint8_t> u8(x.size());
   convert(x.data(), u8.data(), x.size());
-  EXPECT_EQ(u8, (std::vector<std::uint8_t>{0, 0, 1, 0, 255, 255, 255, 0, 0, 255, 0, 0, 255, 255, 0, 255}));
+  EXPECT_EQ(u8, (std::vector<std::uint8_t>{0, 0, 1, 0, 255, 255, 255, 0, 0, 255, 0, 0, 255, 255, 0,
+                                           255}));
   std::vector<std::int64_t> i64(x.size());
   convert(x.data(), i64.data(), x.size());
   EXPECT_EQ(i64[6], 3000000000);
@@ -353,9 +367,11 @@ TEST_P(ConvertTest, FloatsToIntegersAreLimited) {
 
 TEST_P(ConvertTest, EveryPairOfTypes) {
   const auto check = []<class From, class To>(From, To) {
-    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{1003}}) {
+    for (const std::size_t n :
+         {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{1003}}) {
       std::vector<double> values(n), back(n);
-      for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<double>(i % 2);  // fits every type
+      for (std::size_t i = 0; i < n; ++i)
+        values[i] = static_cast<double>(i % 2);  // fits every type
       std::vector<From> from(n + 1);  // + 1: vector<bool> has no data(), so bools are bytes below
       std::vector<To> to(n + 1);
       convert(values.data(), from.data(), n);

@@ -63,47 +63,67 @@ struct Function {
 Function unary_function(const char* name, Unary op, std::function<Ld(Ld)> truth, double max_ulps,
                         float lo = -std::numeric_limits<float>::max(),
                         float hi = std::numeric_limits<float>::max(), double absolute = 0) {
-  return {name, [op](const float* x, float* y, std::size_t n) { unary(op, x, y, n); },
-          std::move(truth), max_ulps, lo, hi, absolute};
+  return {name,
+          [op](const float* x, float* y, std::size_t n) { unary(op, x, y, n); },
+          std::move(truth),
+          max_ulps,
+          lo,
+          hi,
+          absolute};
 }
 
-Function grad_function(const char* name, UnaryGrad op, std::function<Ld(Ld)> truth,
-                       double max_ulps, double absolute) {
+Function grad_function(const char* name, UnaryGrad op, std::function<Ld(Ld)> truth, double max_ulps,
+                       double absolute) {
   return {name,
           [op](const float* x, float* y, std::size_t n) {
             std::vector<float> ones(n, 1.0f);
             unary_grad(op, x, ones.data(), y, n);
           },
-          std::move(truth), max_ulps, -std::numeric_limits<float>::max(),
-          std::numeric_limits<float>::max(), absolute};
+          std::move(truth),
+          max_ulps,
+          -std::numeric_limits<float>::max(),
+          std::numeric_limits<float>::max(),
+          absolute};
 }
 
 std::vector<Function> functions() {
   const float max = std::numeric_limits<float>::max();
   return {
-      unary_function("exp", Unary::exp, [](Ld x) { return std::exp(x); }, 1.5),
-      unary_function("expm1", Unary::expm1, [](Ld x) { return std::expm1(x); }, 2),
-      unary_function("log", Unary::log, [](Ld x) { return std::log(x); }, 2),
-      unary_function("log1p", Unary::log1p, [](Ld x) { return std::log1p(x); }, 2),
-      unary_function("sqrt", Unary::sqrt, [](Ld x) { return std::sqrt(x); }, 0.51, 0, max),
-      unary_function("rsqrt", Unary::rsqrt, [](Ld x) { return 1 / std::sqrt(x); }, 1.5, 0, max),
-      unary_function("sin", Unary::sin, [](Ld x) { return std::sin(x); }, 2),
-      unary_function("cos", Unary::cos, [](Ld x) { return std::cos(x); }, 2),
-      unary_function("tanh", Unary::tanh, [](Ld x) { return std::tanh(x); }, 3),
-      unary_function("erf", Unary::erf, [](Ld x) { return std::erf(x); }, 2),
+      unary_function(
+          "exp", Unary::exp, [](Ld x) { return std::exp(x); }, 1.5),
+      unary_function(
+          "expm1", Unary::expm1, [](Ld x) { return std::expm1(x); }, 2),
+      unary_function(
+          "log", Unary::log, [](Ld x) { return std::log(x); }, 2),
+      unary_function(
+          "log1p", Unary::log1p, [](Ld x) { return std::log1p(x); }, 2),
+      unary_function(
+          "sqrt", Unary::sqrt, [](Ld x) { return std::sqrt(x); }, 0.51, 0, max),
+      unary_function(
+          "rsqrt", Unary::rsqrt, [](Ld x) { return 1 / std::sqrt(x); }, 1.5, 0, max),
+      unary_function(
+          "sin", Unary::sin, [](Ld x) { return std::sin(x); }, 2),
+      unary_function(
+          "cos", Unary::cos, [](Ld x) { return std::cos(x); }, 2),
+      unary_function(
+          "tanh", Unary::tanh, [](Ld x) { return std::tanh(x); }, 3),
+      unary_function(
+          "erf", Unary::erf, [](Ld x) { return std::erf(x); }, 2),
       unary_function("sigmoid", Unary::sigmoid, sigmoid, 3),
-      unary_function("softplus", Unary::softplus,
-                     [](Ld x) { return std::fmax(x, Ld(0)) + std::log1p(std::exp(-std::fabs(x))); },
-                     3),
-      unary_function("gelu", Unary::gelu, [](Ld x) { return x * normal_cdf(x); }, 5, -max, max,
-                     1e-9),
+      unary_function(
+          "softplus", Unary::softplus,
+          [](Ld x) { return std::fmax(x, Ld(0)) + std::log1p(std::exp(-std::fabs(x))); }, 3),
+      unary_function(
+          "gelu", Unary::gelu, [](Ld x) { return x * normal_cdf(x); }, 5, -max, max, 1e-9),
       // The sigmoid's argument is large where the value is small, and its rounding shows there.
-      unary_function("gelu_tanh", Unary::gelu_tanh,
-                     [](Ld x) { return x * sigmoid(gelu_argument(x)); }, 6, -max, max, 4e-8),
-      unary_function("silu", Unary::silu, [](Ld x) { return x * sigmoid(x); }, 4, -max, max,
-                     1e-43),
-      grad_function("gelu_grad", UnaryGrad::gelu,
-                    [](Ld x) { return normal_cdf(x) + x * normal_pdf(x); }, 4, 1.8e-7),
+      unary_function(
+          "gelu_tanh", Unary::gelu_tanh, [](Ld x) { return x * sigmoid(gelu_argument(x)); }, 6,
+          -max, max, 4e-8),
+      unary_function(
+          "silu", Unary::silu, [](Ld x) { return x * sigmoid(x); }, 4, -max, max, 1e-43),
+      grad_function(
+          "gelu_grad", UnaryGrad::gelu, [](Ld x) { return normal_cdf(x) + x * normal_pdf(x); }, 4,
+          1.8e-7),
       grad_function("gelu_tanh_grad", UnaryGrad::gelu_tanh, gelu_tanh_grad, 4, 2.4e-7),
       grad_function("silu_grad", UnaryGrad::silu, silu_grad, 4, 1.2e-7),
       grad_function("softplus_grad", UnaryGrad::softplus, sigmoid, 3, 0),
@@ -227,8 +247,9 @@ TEST_P(MathTest, PowIsWithinOneUlpAndHasItsSpecialValues) {
     worst = std::max(worst, error);
   }
   std::printf("  %-16s %6.2f ulp\n", "pow", worst);
-  const float values[] = {0.0f, -0.0f, 1, -1, 2, -2, 0.5f, -0.5f, 3, -3, 1.5f, -1.5f, kInf, -kInf,
-                          kNan, 16777216.0f, 16777215.0f, -1e30f, 1e-40f, -1e-40f};
+  const float values[] = {0.0f,  -0.0f,       1,           -1,     2,      -2,     0.5f,
+                          -0.5f, 3,           -3,          1.5f,   -1.5f,  kInf,   -kInf,
+                          kNan,  16777216.0f, 16777215.0f, -1e30f, 1e-40f, -1e-40f};
   for (float a : values) {
     for (float b : values) {
       float got;
@@ -254,8 +275,7 @@ std::vector<std::int64_t> targets() {
 std::string target_name(const testing::TestParamInfo<std::int64_t>& info) {
   return hwy::TargetName(info.param);
 }
-INSTANTIATE_TEST_SUITE_P(Targets, MathTest,
-                         testing::ValuesIn(targets()), target_name);
+INSTANTIATE_TEST_SUITE_P(Targets, MathTest, testing::ValuesIn(targets()), target_name);
 
 }  // namespace
 }  // namespace ebb::kernels

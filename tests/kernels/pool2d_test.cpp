@@ -28,8 +28,13 @@ Pool2dShape random_shape(Random& random) {
   const auto pick = [&](std::size_t low, std::size_t high) {
     return low + static_cast<std::size_t>(random() % (high - low + 1));
   };
-  Pool2dShape s{.batch = pick(0, 3), .in_h = pick(1, 11), .in_w = pick(1, 11), .channels = pick(1, 37),
-                .window_h = pick(1, 4), .window_w = pick(1, 4), .stride_h = pick(1, 4),
+  Pool2dShape s{.batch = pick(0, 3),
+                .in_h = pick(1, 11),
+                .in_w = pick(1, 11),
+                .channels = pick(1, 37),
+                .window_h = pick(1, 4),
+                .window_w = pick(1, 4),
+                .stride_h = pick(1, 4),
                 .stride_w = pick(1, 4)};
   s.pad_top = pick(0, s.window_h);  // a window may lie outside the image altogether
   s.pad_bottom = pick(0, s.window_h);
@@ -92,16 +97,17 @@ struct Problem {
       for (std::size_t a = 0; a < s.window_h; ++a) {
         for (std::size_t b = 0; b < s.window_w; ++b) {
           const std::size_t h = i * s.stride_h + a, w = j * s.stride_w + b;
-          if (h < s.pad_top || h - s.pad_top >= s.in_h || w < s.pad_left || w - s.pad_left >= s.in_w)
+          if (h < s.pad_top || h - s.pad_top >= s.in_h || w < s.pad_left ||
+              w - s.pad_left >= s.in_w)
             continue;
-          cells.push_back(((n * s.in_h + h - s.pad_top) * s.in_w + w - s.pad_left) * s.channels + c);
+          cells.push_back(((n * s.in_h + h - s.pad_top) * s.in_w + w - s.pad_left) * s.channels +
+                          c);
         }
       }
       r.max[y] = -std::numeric_limits<double>::infinity();
       if (cells.empty()) continue;
-      const auto best = std::max_element(cells.begin(), cells.end(), [&](std::size_t a, std::size_t b) {
-        return x[a] < x[b];
-      });
+      const auto best = std::max_element(cells.begin(), cells.end(),
+                                         [&](std::size_t a, std::size_t b) { return x[a] < x[b]; });
       r.max[y] = x[*best];
       r.max_dx[*best] += dy[y];
       r.pick[y] = v[*best];
@@ -152,10 +158,18 @@ TEST(Pool2d, SizesZeroAndOne) {
   Random random(5);
   const Pool2dShape one{.batch = 1, .in_h = 1, .in_w = 1, .channels = 1};
   expect_right(Problem<float>(one, random));
-  for (std::size_t Pool2dShape::*zero : {&Pool2dShape::batch, &Pool2dShape::in_h, &Pool2dShape::in_w,
-                                         &Pool2dShape::channels}) {
-    Pool2dShape s{.batch = 2, .in_h = 4, .in_w = 5, .channels = 3, .window_h = 2, .window_w = 2,
-                  .pad_top = 1, .pad_bottom = 1, .pad_left = 1, .pad_right = 1};
+  for (std::size_t Pool2dShape::*zero :
+       {&Pool2dShape::batch, &Pool2dShape::in_h, &Pool2dShape::in_w, &Pool2dShape::channels}) {
+    Pool2dShape s{.batch = 2,
+                  .in_h = 4,
+                  .in_w = 5,
+                  .channels = 3,
+                  .window_h = 2,
+                  .window_w = 2,
+                  .pad_top = 1,
+                  .pad_bottom = 1,
+                  .pad_left = 1,
+                  .pad_right = 1};
     s.*zero = 0;
     expect_right(Problem<float>(s, random));
     expect_right(Problem<double>(s, random));

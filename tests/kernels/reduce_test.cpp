@@ -1,4 +1,5 @@
-// Reductions against plain loops, and the canonical order: bits that depend on shape and axes alone.
+// Reductions against plain loops, and the canonical order: bits that depend on shape and axes
+// alone.
 #include "ebb/kernels/reduce.hpp"
 
 #include <gtest/gtest.h>
@@ -53,25 +54,52 @@ struct Layout {
   std::uint32_t axes;
 };
 std::vector<Layout> layouts() {
-  return {{{}, 0},          {{}, 1},           {{1}, 1},          {{7}, 1},
-          {{7}, 0},         {{5000}, 1},       {{100003}, 1},     {{3, 17}, 2},
-          {{3, 17}, 1},     {{3, 17}, 3},      {{300, 1}, 1},     {{2, 9001}, 2},
-          {{200, 500}, 1},  {{200, 500}, 2},   {{200, 500}, 3},   {{4, 5, 6}, 1},
-          {{4, 5, 6}, 2},   {{4, 5, 6}, 4},    {{4, 5, 6}, 5},    {{4, 5, 6}, 6},
-          {{4, 5, 6}, 3},   {{4, 5, 6}, 7},    {{3, 1, 5}, 2},    {{2, 3, 4, 5}, 10},
-          {{2, 3, 4, 5}, 5}, {{40, 3, 50, 7}, 5}, {{2, 3, 2, 3, 2, 3, 2, 3}, 0xaa}, {{70000, 3}, 1}};
+  return {{{}, 0},
+          {{}, 1},
+          {{1}, 1},
+          {{7}, 1},
+          {{7}, 0},
+          {{5000}, 1},
+          {{100003}, 1},
+          {{3, 17}, 2},
+          {{3, 17}, 1},
+          {{3, 17}, 3},
+          {{300, 1}, 1},
+          {{2, 9001}, 2},
+          {{200, 500}, 1},
+          {{200, 500}, 2},
+          {{200, 500}, 3},
+          {{4, 5, 6}, 1},
+          {{4, 5, 6}, 2},
+          {{4, 5, 6}, 4},
+          {{4, 5, 6}, 5},
+          {{4, 5, 6}, 6},
+          {{4, 5, 6}, 3},
+          {{4, 5, 6}, 7},
+          {{3, 1, 5}, 2},
+          {{2, 3, 4, 5}, 10},
+          {{2, 3, 4, 5}, 5},
+          {{40, 3, 50, 7}, 5},
+          {{2, 3, 2, 3, 2, 3, 2, 3}, 0xaa},
+          {{70000, 3}, 1}};
 }
 
 double reference(Reduce op, const std::vector<double>& v, double correction) {
   double sum = 0, product = 1, most = -INFINITY, least = INFINITY;
-  for (const double x : v) sum += x, product *= x, most = std::fmax(most, x), least = std::fmin(least, x);
+  for (const double x : v)
+    sum += x, product *= x, most = std::fmax(most, x), least = std::fmin(least, x);
   const double mean = sum / static_cast<double>(v.size());
   switch (op) {
-    case Reduce::sum: return sum;
-    case Reduce::mean: return mean;
-    case Reduce::prod: return product;
-    case Reduce::max: return most;
-    case Reduce::min: return least;
+    case Reduce::sum:
+      return sum;
+    case Reduce::mean:
+      return mean;
+    case Reduce::prod:
+      return product;
+    case Reduce::max:
+      return most;
+    case Reduce::min:
+      return least;
     case Reduce::var: {
       double squares = 0;
       for (const double x : v) squares += (x - mean) * (x - mean);
@@ -106,8 +134,10 @@ void check_against_reference(double tolerance) {
         for (const std::size_t i : g[o]) values.push_back(x[i]);
         const double want = reference(static_cast<Reduce>(op), values, sample ? 1.0 : 0.0);
         const double scale = std::fmax(std::fabs(want), std::sqrt(static_cast<double>(r.count)));
-        if (std::fabs(want) > 1e30 || (want != 0 && std::fabs(want) < 1e-30)) continue;  // long products
-        ASSERT_NEAR(y[o], want, tolerance * scale) << "op " << op << " rank " << l.shape.size() << " axes " << l.axes << " output " << o;
+        if (std::fabs(want) > 1e30 || (want != 0 && std::fabs(want) < 1e-30))
+          continue;  // long products
+        ASSERT_NEAR(y[o], want, tolerance * scale)
+            << "op " << op << " rank " << l.shape.size() << " axes " << l.axes << " output " << o;
       }
     }
     for (std::size_t o = 0; o < g.size(); ++o) {
@@ -132,7 +162,8 @@ float block_sum(const float* x, std::size_t n) {
 }
 float run_sum(const float* x, std::size_t n) {
   float sum = 0;
-  for (std::size_t i = 0; i < n; i += 4096) sum += block_sum(x + i, std::min<std::size_t>(4096, n - i));
+  for (std::size_t i = 0; i < n; i += 4096)
+    sum += block_sum(x + i, std::min<std::size_t>(4096, n - i));
   return sum;
 }
 
@@ -183,7 +214,8 @@ TEST(Reduce, EveryOpHasTheSameBitsOnOneTwoAndThreeThreads) {
         pool::set_threads(threads);
         reduce(static_cast<Reduce>(op), r, x.data(), (threads == 1 ? first : y).data());
         if (threads > 1) {
-          EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * 4), 0) << "op " << op << " axes " << axes;
+          EXPECT_EQ(std::memcmp(first.data(), y.data(), y.size() * 4), 0)
+              << "op " << op << " axes " << axes;
         }
       }
     }
@@ -193,8 +225,15 @@ TEST(Reduce, EveryOpHasTheSameBitsOnOneTwoAndThreeThreads) {
 
 TEST(Reduce, ABatchInPartsIsTheWholeBatch) {
   // Sums that include axis 0, in parts of 13, 1 and 23 rows, each starting from the last.
-  for (const auto& [inner, axes] : std::map<std::vector<std::int64_t>, std::uint32_t>{
-           {{1}, 1}, {{1}, 3}, {{29}, 1}, {{29}, 3}, {{5, 6}, 1}, {{5, 6}, 3}, {{5, 6}, 5}, {{5, 6}, 7}}) {
+  for (const auto& [inner, axes] :
+       std::map<std::vector<std::int64_t>, std::uint32_t>{{{1}, 1},
+                                                          {{1}, 3},
+                                                          {{29}, 1},
+                                                          {{29}, 3},
+                                                          {{5, 6}, 1},
+                                                          {{5, 6}, 3},
+                                                          {{5, 6}, 5},
+                                                          {{5, 6}, 7}}) {
     const auto shape_of = [&, inner = inner](std::int64_t rows) {
       Dims shape = {rows};
       shape.insert(shape.end(), inner.begin(), inner.end());
@@ -208,10 +247,12 @@ TEST(Reduce, ABatchInPartsIsTheWholeBatch) {
     reduce(Reduce::sum, all, x.data(), whole.data());
     std::size_t done = 0;
     for (const std::int64_t rows : {13, 1, 23}) {
-      reduce(Reduce::sum, reduction(shape_of(rows), axes), x.data() + done * row, parts.data(), {.accumulate = true});
+      reduce(Reduce::sum, reduction(shape_of(rows), axes), x.data() + done * row, parts.data(),
+             {.accumulate = true});
       done += static_cast<std::size_t>(rows);
     }
-    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * 4), 0) << "axes " << axes << " row " << row;
+    EXPECT_EQ(std::memcmp(whole.data(), parts.data(), whole.size() * 4), 0)
+        << "axes " << axes << " row " << row;
   }
 }
 
@@ -220,9 +261,11 @@ TEST(Reduce, ARowDoesNotDependOnItsNeighbours) {
   const std::vector<float> x = random_values<float>(4, 3 * n);
   for (int op = 0; op <= static_cast<int>(Reduce::var); ++op) {
     float together[3], alone;
-    reduce(static_cast<Reduce>(op), reduction(Dims{3, static_cast<std::int64_t>(n)}, 2), x.data(), together);
+    reduce(static_cast<Reduce>(op), reduction(Dims{3, static_cast<std::int64_t>(n)}, 2), x.data(),
+           together);
     for (std::size_t i = 0; i < 3; ++i) {
-      reduce(static_cast<Reduce>(op), reduction(Dims{1, static_cast<std::int64_t>(n)}, 2), &x[i * n], &alone);
+      reduce(static_cast<Reduce>(op), reduction(Dims{1, static_cast<std::int64_t>(n)}, 2),
+             &x[i * n], &alone);
       EXPECT_EQ(std::memcmp(&alone, &together[i], 4), 0) << "op " << op;
     }
   }
@@ -283,7 +326,8 @@ TEST(Reduce, IntegersAndHalves) {
   convert(half.data(), widened.data(), wide.size());
   for (const std::uint32_t axes : {1u, 2u, 3u}) {
     const Reduction r = reduction(Dims{9, 1100}, axes);
-    for (const Reduce op : {Reduce::sum, Reduce::mean, Reduce::max, Reduce::var, Reduce::logsumexp}) {
+    for (const Reduce op :
+         {Reduce::sum, Reduce::mean, Reduce::max, Reduce::var, Reduce::logsumexp}) {
       std::vector<bf16> h(r.outputs);
       std::vector<float> f(r.outputs);
       reduce(op, r, half.data(), h.data());
@@ -297,7 +341,8 @@ TEST(Reduce, CumsumRunsBothWays) {
   const std::int64_t x[] = {1, 2, 3, 4, 5, 6};
   std::int64_t y[6];
   cumsum(x, y, 1, 6, 1, false);
-  EXPECT_EQ((std::vector<std::int64_t>(y, y + 6)), (std::vector<std::int64_t>{1, 3, 6, 10, 15, 21}));
+  EXPECT_EQ((std::vector<std::int64_t>(y, y + 6)),
+            (std::vector<std::int64_t>{1, 3, 6, 10, 15, 21}));
   cumsum(x, y, 2, 3, 1, true);
   EXPECT_EQ((std::vector<std::int64_t>(y, y + 6)), (std::vector<std::int64_t>{6, 5, 3, 15, 11, 6}));
   cumsum(x, y, 1, 3, 2, false);

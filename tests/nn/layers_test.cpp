@@ -55,14 +55,15 @@ TEST(Params, HaveStableNamesInOrder) {
   EXPECT_EQ(variables(net).size(), 10u) << "running statistics are not trained, but are part of it";
 }
 
+struct Twice {
+  nn::Dense a, b;
+  void each(auto&& f) {
+    f("a", a);
+    f("b", b);
+  }
+};
+
 TEST(Params, ADuplicateNameIsRefusedAndATiedOneCountsOnce) {
-  struct Twice {
-    nn::Dense a, b;
-    void each(auto&& f) {
-      f("a", a);
-      f("b", b);
-    }
-  };
   const nn::Init init(1);
   Twice bad{nn::Dense(init / "x", 2, 2), nn::Dense(init / "x", 2, 2)};
   EXPECT_NE(error_of([&] { params(bad); }).find("two parameters are named x.weight"), std::string::npos);

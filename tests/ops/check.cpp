@@ -20,7 +20,7 @@ using Random = std::mt19937_64;
 
 constexpr double kStep = 1e-3;          // of four-point differences: reaches 2e-3, kinks are at 5e-2
 constexpr double kComplexStep = 1e-30;  // no cancellation, so as small as one likes
-constexpr std::size_t kSample = 12;     // elements of a large row
+constexpr std::int64_t kSampledWork = 60000;  // elements of a large row times those of its sample
 
 // ---- inputs ----
 
@@ -324,7 +324,7 @@ class Checker {
       return fail(fmt::format("{}: {} outputs, the reference has {}", doing_, out.size(), expected.size()));
     for (std::size_t j = 0; j < out.size(); ++j)
       compare(fmt::format("output {}", j), to_array(out[j]), expected[j],
-              is_float(out[j].dtype()) ? tolerance : 0);
+              is_float(out[j].dtype()) ? tolerance : 0, 1e-3 * tolerance);
   }
 
   // Which elements of a source to differentiate by: all, or a sample of a large row's.
@@ -334,10 +334,10 @@ class Checker {
       for (const auto& a : *arrays) total += a.size();
     std::vector<std::int64_t> all(static_cast<std::size_t>(x.size()));
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-    if (total > kSampledAbove && all.size() > kSample) {
-      std::shuffle(all.begin(), all.end(), random_);
-      all.resize(kSample);
-    }
+    if (total <= kSampledAbove) return all;
+    std::shuffle(all.begin(), all.end(), random_);
+    const auto sample = static_cast<std::size_t>(std::clamp<std::int64_t>(kSampledWork / total, 3, 12));
+    all.resize(std::min(all.size(), sample));
     return all;
   }
 

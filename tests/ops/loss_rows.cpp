@@ -36,9 +36,10 @@ Array<T> log_sums(const Array<T>& x) {
   const std::int64_t n = x.dim(-1), rows = n == 0 ? 0 : x.size() / n;
   Array<T> y(Shape{rows});
   for (std::int64_t r = 0; r < rows; ++r) {
+    const T first = x[r * n];  // taken out, so that one class gives exactly itself
     T sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x[r * n + i]);
-    y[r] = std::log(sum);
+    for (std::int64_t i = 0; i < n; ++i) sum += std::exp(x[r * n + i] - first);
+    y[r] = first + std::log(sum);
   }
   return y;
 }

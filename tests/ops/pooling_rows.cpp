@@ -15,7 +15,10 @@ struct Windows {
     std::int64_t out[2];
     for (std::size_t s = 0; s < 2; ++s) {
       stride[s] = o.stride[s] == 0 ? o.window[s] : o.stride[s];
-      out[s] = (x[static_cast<int>(s) + 1] + o.padding[2 * s] + o.padding[2 * s + 1] - o.window[s]) / stride[s] + 1;
+      out[s] =
+          (x[static_cast<int>(s) + 1] + o.padding[2 * s] + o.padding[2 * s + 1] - o.window[s]) /
+              stride[s] +
+          1;
     }
     y = {x[0], out[0], out[1], x[3]};
   }
@@ -62,7 +65,8 @@ void add_pools(const std::string& name, const Shape& x, const Pool2dOptions& o) 
            .call = [o](const Tensors& in) { return max_pool2d_grad(in[0], in[1], o); },
            .reference = analytic([w](const auto& in) {
              auto dx = std::decay_t<decltype(in[0])>(w.x);
-             for_each_index(w.y, [&](const Index& i) { dx.at(w.largest(in[0], i)) += in[1].at(i); });
+             for_each_index(w.y,
+                            [&](const Index& i) { dx.at(w.largest(in[0], i)) += in[1].at(i); });
              return dx;
            })});
   add_row({.name = "max_pool2d_pick " + name,
@@ -93,9 +97,8 @@ void add_pools(const std::string& name, const Shape& x, const Pool2dOptions& o) 
     add_row({.name = "avg_pool2d_grad " + suffix,
              .op = "avg_pool2d_grad",
              .inputs = {Input{.shape = v.y}},
-             .call = [counted, x](const Tensors& in) {
-               return avg_pool2d_grad(in[0], x[1], x[2], counted);
-             },
+             .call = [counted,
+                      x](const Tensors& in) { return avg_pool2d_grad(in[0], x[1], x[2], counted); },
              .reference = analytic([v](const auto& in) {
                auto dx = std::decay_t<decltype(in[0])>(v.x);
                for_each_index(v.y, [&](const Index& i) {
@@ -109,61 +112,82 @@ void add_pools(const std::string& name, const Shape& x, const Pool2dOptions& o) 
 [[maybe_unused]] const bool pools = [] {
   add_pools("2x2", {2, 4, 6, 3}, {});
   add_pools("of a ragged image", {1, 5, 7, 2}, {});
-  add_pools("overlapping", {2, 5, 5, 3}, {.window = {3, 3}, .stride = {1, 2}, .padding = {1, 1, 1, 1}});
+  add_pools("overlapping", {2, 5, 5, 3},
+            {.window = {3, 3}, .stride = {1, 2}, .padding = {1, 1, 1, 1}});
   add_pools("with gaps", {1, 6, 7, 2}, {.window = {2, 1}, .stride = {3, 3}});
-  add_pools("padded unevenly", {1, 4, 3, 2}, {.window = {2, 3}, .stride = {2, 2}, .padding = {1, 0, 0, 2}});
+  add_pools("padded unevenly", {1, 4, 3, 2},
+            {.window = {2, 3}, .stride = {2, 2}, .padding = {1, 0, 0, 2}});
   add_pools("whole image", {2, 3, 4, 2}, {.window = {3, 4}});
   add_pools("one", {1, 1, 1, 1}, {.window = {1, 1}});
   add_pools("no examples", {0, 4, 4, 2}, {});
   add_pools("no channels", {1, 4, 4, 0}, {});
-  add_pools("threads", {4, 30, 31, 19}, {.window = {3, 2}, .stride = {2, 2}});
+  add_pools("threads", {4, 20, 21, 19}, {.window = {3, 2}, .stride = {2, 2}});
   return true;
 }();
 
-OP_ROW("max_pool1d", .op = "max_pool2d", .inputs = {f(2, 7, 3).distinct()},
-       .call = [](const Tensors& in) {
-         return max_pool1d(in[0], {.window = 3, .stride = 2, .padding = {1, 0}});
-       },
-       .reference = analytic([](const auto& in) {
-         using T = typename std::decay_t<decltype(in[0])>::Element;
-         return build<T>(Shape{2, 3, 3}, [&](const Index& i) {
-           T best = in[0](i[0], 2 * i[1], i[2]);
-           for (std::int64_t at = 2 * i[1] - 1; at < 2 * i[1] + 2; ++at)
-             if (at >= 0 && real(in[0](i[0], at, i[2])) > real(best)) best = in[0](i[0], at, i[2]);
-           return best;
-         });
-       }));
-OP_ROW("avg_pool1d", .op = "avg_pool2d", .inputs = {f(2, 6, 3)},
-       .call = [](const Tensors& in) { return avg_pool1d(in[0]); },
-       .reference = analytic([](const auto& in) {
-         using T = typename std::decay_t<decltype(in[0])>::Element;
-         return build<T>(Shape{2, 3, 3}, [&](const Index& i) {
-           return (in[0](i[0], 2 * i[1], i[2]) + in[0](i[0], 2 * i[1] + 1, i[2])) / 2.0;
-         });
-       }));
-OP_ROW("max_pool2d in 16 bits", .op = "max_pool2d", .inputs = {f(1, 4, 4, 3).distinct()},
-       .call = [](const Tensors& in) { return max_pool2d(in[0]); },
-       .no_reference = "the values are checked above", .half = true);
+OP_ROW(
+    "max_pool1d", .op = "max_pool2d", .inputs = {f(2, 7, 3).distinct()},
+    .call =
+        [](const Tensors& in) {
+          return max_pool1d(in[0], {.window = 3, .stride = 2, .padding = {1, 0}});
+        },
+    .reference = analytic([](const auto& in) {
+      using T = typename std::decay_t<decltype(in[0])>::Element;
+      return build<T>(Shape{2, 3, 3}, [&](const Index& i) {
+        T best = in[0](i[0], 2 * i[1], i[2]);
+        for (std::int64_t at = 2 * i[1] - 1; at < 2 * i[1] + 2; ++at)
+          if (at >= 0 && real(in[0](i[0], at, i[2])) > real(best)) best = in[0](i[0], at, i[2]);
+        return best;
+      });
+    }));
+OP_ROW(
+    "avg_pool1d", .op = "avg_pool2d", .inputs = {f(2, 6, 3)},
+    .call = [](const Tensors& in) { return avg_pool1d(in[0]); },
+    .reference = analytic([](const auto& in) {
+      using T = typename std::decay_t<decltype(in[0])>::Element;
+      return build<T>(Shape{2, 3, 3}, [&](const Index& i) {
+        return (in[0](i[0], 2 * i[1], i[2]) + in[0](i[0], 2 * i[1] + 1, i[2])) / 2.0;
+      });
+    }));
+OP_ROW(
+    "max_pool2d in 16 bits", .op = "max_pool2d", .inputs = {f(1, 4, 4, 3).distinct()},
+    .call = [](const Tensors& in) { return max_pool2d(in[0]); },
+    .no_reference = "the values are checked above", .half = true);
 
-OP_ROW("max_pool2d refuses a matrix", .op = "max_pool2d", .inputs = {f(4, 4)},
-       .call = [](const Tensors& in) { return max_pool2d(in[0]); },
-       .refused = "max_pool2d: x is f32(4, 4); expected (batch, height, width, channels)");
-OP_ROW("max_pool2d refuses a large window", .op = "max_pool2d", .inputs = {f(1, 4, 4, 1)},
-       .call = [](const Tensors& in) { return max_pool2d(in[0], {.window = {5, 2}}); },
-       .refused = "max_pool2d: a window of 5x2 does not fit an image of 4x4 with this padding");
-OP_ROW("max_pool2d refuses wide padding", .op = "max_pool2d", .inputs = {f(1, 4, 4, 1)},
-       .call = [](const Tensors& in) { return max_pool2d(in[0], {.padding = {2, 0, 0, 0}}); },
-       .refused = "max_pool2d: padding 2 is out of range; expected 0 to 1, less than the window");
-OP_ROW("avg_pool2d refuses a window of nothing", .op = "avg_pool2d", .inputs = {f(1, 4, 4, 1)},
-       .call = [](const Tensors& in) { return avg_pool2d(in[0], {.window = {0, 2}}); },
-       .refused = "avg_pool2d: window 0 is out of range; expected 1 to 16777216");
-OP_ROW("max_pool2d_grad refuses another dy", .op = "max_pool2d_grad",
-       .inputs = {f(1, 4, 4, 1), f(1, 2, 3, 1)},
-       .call = [](const Tensors& in) { return max_pool2d_grad(in[0], in[1]); },
-       .refused = "max_pool2d_grad: dy is f32(1, 2, 3, 1), expected f32(1, 2, 2, 1)");
-OP_ROW("avg_pool1d refuses an image", .op = "avg_pool2d", .inputs = {f(1, 4, 4, 1)},
-       .call = [](const Tensors& in) { return avg_pool1d(in[0]); },
-       .refused = "avg_pool1d: x is f32(1, 4, 4, 1); expected (batch, length, channels)");
+OP_ROW(
+    "max_pool2d refuses a matrix", .op = "max_pool2d", .inputs = {f(4, 4)},
+    .call = [](const Tensors& in) { return max_pool2d(in[0]); },
+    .refused = "max_pool2d: x is f32(4, 4); expected (batch, height, width, channels)");
+OP_ROW(
+    "max_pool2d refuses a large window", .op = "max_pool2d", .inputs = {f(1, 4, 4, 1)},
+    .call =
+        [](const Tensors& in) {
+          return max_pool2d(in[0], {.window = {5, 2}});
+        },
+    .refused = "max_pool2d: a window of 5x2 does not fit an image of 4x4 with this padding");
+OP_ROW(
+    "max_pool2d refuses wide padding", .op = "max_pool2d", .inputs = {f(1, 4, 4, 1)},
+    .call =
+        [](const Tensors& in) {
+          return max_pool2d(in[0], {.padding = {2, 0, 0, 0}});
+        },
+    .refused = "max_pool2d: padding 2 is out of range; expected 0 to 1, less than the window");
+OP_ROW(
+    "avg_pool2d refuses a window of nothing", .op = "avg_pool2d", .inputs = {f(1, 4, 4, 1)},
+    .call =
+        [](const Tensors& in) {
+          return avg_pool2d(in[0], {.window = {0, 2}});
+        },
+    .refused = "avg_pool2d: window 0 is out of range; expected 1 to 16777216");
+OP_ROW(
+    "max_pool2d_grad refuses another dy", .op = "max_pool2d_grad",
+    .inputs = {f(1, 4, 4, 1), f(1, 2, 3, 1)},
+    .call = [](const Tensors& in) { return max_pool2d_grad(in[0], in[1]); },
+    .refused = "max_pool2d_grad: dy is f32(1, 2, 3, 1), expected f32(1, 2, 2, 1)");
+OP_ROW(
+    "avg_pool1d refuses an image", .op = "avg_pool2d", .inputs = {f(1, 4, 4, 1)},
+    .call = [](const Tensors& in) { return avg_pool1d(in[0]); },
+    .refused = "avg_pool1d: x is f32(1, 4, 4, 1); expected (batch, length, channels)");
 
 }  // namespace
 }  // namespace ebb::table

@@ -15,11 +15,18 @@ struct Layout {
   bool keepdims = false;
 };
 const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> all = {
-      {"all", {3, 5}, {}},           {"all kept", {3, 5}, {}, true},  {"rows", {4, 9}, {-1}},
-      {"columns", {4, 9}, {0}},      {"middle", {2, 3, 4}, {1}, true}, {"outer", {2, 3, 4}, {0, 2}},
-      {"inner", {2, 3, 4}, {1, -1}}, {"scalar", {}, {}},              {"one", {1, 1}, {0}},
-      {"width one", {5, 1}, {0}},    {"no outputs", {0, 3}, {1}},     {"long row", {1, 4099}, {1}}};
+  static const std::vector<Layout> all = {{"all", {3, 5}, {}},
+                                          {"all kept", {3, 5}, {}, true},
+                                          {"rows", {4, 9}, {-1}},
+                                          {"columns", {4, 9}, {0}},
+                                          {"middle", {2, 3, 4}, {1}, true},
+                                          {"outer", {2, 3, 4}, {0, 2}},
+                                          {"inner", {2, 3, 4}, {1, -1}},
+                                          {"scalar", {}, {}},
+                                          {"one", {1, 1}, {0}},
+                                          {"width one", {5, 1}, {0}},
+                                          {"no outputs", {0, 3}, {1}},
+                                          {"long row", {1, 4099}, {1}}};
   return all;
 }
 
@@ -30,8 +37,10 @@ Index place(const Layout& l, const Index& i) {
   for (int d = 0; d < l.shape.rank(); ++d) {
     bool reduced = l.axes.empty();
     for (int a : l.axes) reduced |= (a < 0 ? a + l.shape.rank() : a) == d;
-    if (!reduced) to[k++] = i[static_cast<std::size_t>(d)];
-    else if (l.keepdims) to[k++] = 0;
+    if (!reduced)
+      to[k++] = i[static_cast<std::size_t>(d)];
+    else if (l.keepdims)
+      to[k++] = 0;
   }
   return to;
 }
@@ -78,7 +87,10 @@ void add_reduction(const std::string& op, Call call, F finish, bool distinct = f
     add_row({.name = op + " " + l.name,
              .op = op,
              .inputs = {x},
-             .call = [=](const Tensors& in) { return call(in[0], Axes(std::span<const int>(l.axes)), l.keepdims); },
+             .call =
+                 [=](const Tensors& in) {
+                   return call(in[0], Axes(std::span<const int>(l.axes)), l.keepdims);
+                 },
              .reference = grouped(l, finish),
              .half = std::string(l.name) == "columns",
              .tolerance = {.f32 = 1e-4, .half = 8, .half_gradient = 16},
@@ -102,64 +114,83 @@ const auto spread = [](double correction) {
 };
 
 [[maybe_unused]] const bool added = [] {
-  add_reduction("sum", [](const Tensor& x, const Axes& a, bool k) { return sum(x, a, k); }, total);
-  add_reduction("mean", [](const Tensor& x, const Axes& a, bool k) { return mean(x, a, k); }, average);
-  add_reduction("prod", [](const Tensor& x, const Axes& a, bool k) { return prod(x, a, k); },
-                [](const auto& v) {
-                  typename std::decay_t<decltype(v)>::value_type p = 1;
-                  for (const auto& x : v) p *= x;
-                  return p;
-                }, false, 0.5, 1.5);
-  add_reduction("max", [](const Tensor& x, const Axes& a, bool k) { return max(x, a, k); },
-                [](const auto& v) {
-                  auto best = v[0];
-                  for (const auto& x : v) if (real(x) > real(best)) best = x;
-                  return best;
-                }, true);
-  add_reduction("min", [](const Tensor& x, const Axes& a, bool k) { return min(x, a, k); },
-                [](const auto& v) {
-                  auto best = v[0];
-                  for (const auto& x : v) if (real(x) < real(best)) best = x;
-                  return best;
-                }, true);
-  add_reduction("logsumexp", [](const Tensor& x, const Axes& a, bool k) { return logsumexp(x, a, k); },
-                [](const auto& v) {
-                  typename std::decay_t<decltype(v)>::value_type sum = 0;
-                  for (const auto& x : v) sum += std::exp(x);
-                  return std::log(sum);
-                });
-  add_reduction("var", [](const Tensor& x, const Axes& a, bool k) { return var(x, a, {.keepdims = k}); },
-                spread(0));
+  add_reduction(
+      "sum", [](const Tensor& x, const Axes& a, bool k) { return sum(x, a, k); }, total);
+  add_reduction(
+      "mean", [](const Tensor& x, const Axes& a, bool k) { return mean(x, a, k); }, average);
+  add_reduction(
+      "prod", [](const Tensor& x, const Axes& a, bool k) { return prod(x, a, k); },
+      [](const auto& v) {
+        typename std::decay_t<decltype(v)>::value_type p = 1;
+        for (const auto& x : v) p *= x;
+        return p;
+      },
+      false, 0.5, 1.5);
+  add_reduction(
+      "max", [](const Tensor& x, const Axes& a, bool k) { return max(x, a, k); },
+      [](const auto& v) {
+        auto best = v[0];
+        for (const auto& x : v)
+          if (real(x) > real(best)) best = x;
+        return best;
+      },
+      true);
+  add_reduction(
+      "min", [](const Tensor& x, const Axes& a, bool k) { return min(x, a, k); },
+      [](const auto& v) {
+        auto best = v[0];
+        for (const auto& x : v)
+          if (real(x) < real(best)) best = x;
+        return best;
+      },
+      true);
+  add_reduction(
+      "logsumexp", [](const Tensor& x, const Axes& a, bool k) { return logsumexp(x, a, k); },
+      [](const auto& v) {
+        typename std::decay_t<decltype(v)>::value_type sum = 0;
+        for (const auto& x : v) sum += std::exp(x);
+        return std::log(sum);
+      });
+  add_reduction(
+      "var", [](const Tensor& x, const Axes& a, bool k) { return var(x, a, {.keepdims = k}); },
+      spread(0));
   return true;
 }();
 
-OP_ROW("var of a sample", .op = "var", .inputs = {f(4, 5)},
-       .call = [](const Tensors& in) { return var(in[0], {1}, {.correction = 1}); },
-       .reference = grouped({"", {4, 5}, {1}}, spread(1)));
-OP_ROW("prod with one zero", .op = "prod", .inputs = {Input{.shape = {4}}.of({2, 0, -1.5, 3})},
-       .call = [](const Tensors& in) { return prod(in[0]); },
-       .reference = grouped({"", {4}, {}}, [](const auto& v) { return v[0] * v[1] * v[2] * v[3]; }),
-       .order = 1, .why = "at a zero the product of the others is taken for a constant");
-OP_ROW("sum of integers", .op = "sum", .inputs = {ints({6, 7}, -5, 6, DType::i32)},
-       .call = [](const Tensors& in) { return sum(in[0], {0}); },
-       .reference = grouped({"", {6, 7}, {0}}, total));
-OP_ROW("sum of nothing", .op = "sum", .inputs = {f(0, 3)},
-       .call = [](const Tensors& in) { return sum(in[0], {0}); },
-       .reference = [](const Arrays<double>&) { return Array<double>(Shape{3}, 0.0); });
-OP_ROW("sum threads", .op = "sum", .inputs = {f(400, 301)},
-       .call = [](const Tensors& in) { return sum(in[0], {0}); },
-       .reference = grouped({"", {400, 301}, {0}}, total), .tolerance = {.f32 = 1e-4},
-       .why = "sums in f32");
-OP_ROW("max of integers", .op = "max", .inputs = {ints({6, 7}, -50, 60, DType::i64)},
-       .call = [](const Tensors& in) { return max(in[0], {1}); },
-       .reference = [](const Arrays<double>& in) {
-         Array<double> y(Shape{6});
-         for (int i = 0; i < 6; ++i) {
-           y(i) = in[0](i, 0);
-           for (int j = 1; j < 7; ++j) y(i) = std::fmax(y(i), in[0](i, j));
-         }
-         return y;
-       });
+OP_ROW(
+    "var of a sample", .op = "var", .inputs = {f(4, 5)},
+    .call = [](const Tensors& in) { return var(in[0], {1}, {.correction = 1}); },
+    .reference = grouped({"", {4, 5}, {1}}, spread(1)));
+OP_ROW(
+    "prod with one zero", .op = "prod", .inputs = {Input{.shape = {4}}.of({2, 0, -1.5, 3})},
+    .call = [](const Tensors& in) { return prod(in[0]); },
+    .reference = grouped({"", {4}, {}}, [](const auto& v) { return v[0] * v[1] * v[2] * v[3]; }),
+    .order = 1, .why = "at a zero the product of the others is taken for a constant");
+OP_ROW(
+    "sum of integers", .op = "sum", .inputs = {ints({6, 7}, -5, 6, DType::i32)},
+    .call = [](const Tensors& in) { return sum(in[0], {0}); },
+    .reference = grouped({"", {6, 7}, {0}}, total));
+OP_ROW(
+    "sum of nothing", .op = "sum", .inputs = {f(0, 3)},
+    .call = [](const Tensors& in) { return sum(in[0], {0}); },
+    .reference = [](const Arrays<double>&) { return Array<double>(Shape{3}, 0.0); });
+OP_ROW(
+    "sum threads", .op = "sum", .inputs = {f(400, 301)},
+    .call = [](const Tensors& in) { return sum(in[0], {0}); },
+    .reference = grouped({"", {400, 301}, {0}}, total), .tolerance = {.f32 = 1e-4},
+    .why = "sums in f32");
+OP_ROW(
+    "max of integers", .op = "max", .inputs = {ints({6, 7}, -50, 60, DType::i64)},
+    .call = [](const Tensors& in) { return max(in[0], {1}); },
+    .reference =
+        [](const Arrays<double>& in) {
+          Array<double> y(Shape{6});
+          for (int i = 0; i < 6; ++i) {
+            y(i) = in[0](i, 0);
+            for (int j = 1; j < 7; ++j) y(i) = std::fmax(y(i), in[0](i, j));
+          }
+          return y;
+        });
 
 // sum_to
 [[maybe_unused]] const bool sums = [] {
@@ -167,17 +198,20 @@ OP_ROW("max of integers", .op = "max", .inputs = {ints({6, 7}, -50, 60, DType::i
     const char* name;
     Shape from, to;
   };
-  for (const To& t : {To{"bias", {4, 7}, {7}}, To{"column", {4, 7}, {4, 1}}, To{"scalar", {4, 7}, {}},
-                      To{"kept", {2, 3, 4}, {3, 1}}, To{"width one", {5, 1}, {1}},
-                      To{"of nothing", {0, 3}, {3}}, To{"middle", {2, 3, 4}, {2, 1, 4}}}) {
+  for (const To& t :
+       {To{"bias", {4, 7}, {7}}, To{"column", {4, 7}, {4, 1}}, To{"scalar", {4, 7}, {}},
+        To{"kept", {2, 3, 4}, {3, 1}}, To{"width one", {5, 1}, {1}}, To{"of nothing", {0, 3}, {3}},
+        To{"middle", {2, 3, 4}, {2, 1, 4}}}) {
     for (const bool accumulate : {false, true}) {
       add_row({.name = std::string(accumulate ? "sum_to into " : "sum_to ") + t.name,
                .op = "sum_to",
-               .inputs = accumulate ? std::vector<Input>{Input{.shape = t.from}, Input{.shape = t.to}}
-                                    : std::vector<Input>{Input{.shape = t.from}},
-               .call = [=](const Tensors& in) {
-                 return sum_to(in[0], t.to, accumulate ? in[1] : Tensor());
-               },
+               .inputs = accumulate
+                             ? std::vector<Input>{Input{.shape = t.from}, Input{.shape = t.to}}
+                             : std::vector<Input>{Input{.shape = t.from}},
+               .call =
+                   [=](const Tensors& in) {
+                     return sum_to(in[0], t.to, accumulate ? in[1] : Tensor());
+                   },
                .reference = analytic([=](const auto& in) {
                  auto y = accumulate ? in[1] : std::decay_t<decltype(in[0])>(t.to);
                  const int extra = t.from.rank() - t.to.rank();
@@ -194,11 +228,15 @@ OP_ROW("max of integers", .op = "max", .inputs = {ints({6, 7}, -50, 60, DType::i
   }
   return true;
 }();
-OP_ROW("sum_to same shape", .op = "sum_to", .inputs = {f(3, 4), f(3, 4)},
-       .call = [](const Tensors& in) { return sum_to(in[0], {3, 4}, in[1]); },
-       .reference = analytic([](const auto& in) {
-         return map(in[0], in[1], [](auto a, auto b) { return a + b; });
-       }));
+OP_ROW(
+    "sum_to same shape", .op = "sum_to", .inputs = {f(3, 4), f(3, 4)},
+    .call =
+        [](const Tensors& in) {
+          return sum_to(in[0], {3, 4}, in[1]);
+        },
+    .reference = analytic([](const auto& in) {
+      return map(in[0], in[1], [](auto a, auto b) { return a + b; });
+    }));
 
 // argmax and cumsum
 [[maybe_unused]] const bool places = [] {
@@ -209,24 +247,28 @@ OP_ROW("sum_to same shape", .op = "sum_to", .inputs = {f(3, 4), f(3, 4)},
              .op = "argmax",
              .inputs = {Input{.shape = shape}.distinct().fixed()},
              .call = [=](const Tensors& in) { return argmax(in[0], axis, axis < 0); },
-             .reference = [=](const Arrays<double>& in) {
-               std::vector<std::int64_t> dims(shape.begin(), shape.end());
-               if (axis < 0) dims[2] = 1; else dims.erase(dims.begin() + front);
-               return build<double>(Shape(dims), [&](const Index& to) {
-                 Index i{};
-                 std::size_t k = 0;
-                 for (int d = 0; d < 3; ++d)
-                   if (d != front) i[static_cast<std::size_t>(d)] = to[k++];
-                 std::int64_t best = 0;
-                 for (std::int64_t j = 1; j < shape[front]; ++j) {
-                   Index a = i, b = i;
-                   a[static_cast<std::size_t>(front)] = j;
-                   b[static_cast<std::size_t>(front)] = best;
-                   if (in[0].at(a) > in[0].at(b)) best = j;
-                 }
-                 return static_cast<double>(best);
-               });
-             }});
+             .reference =
+                 [=](const Arrays<double>& in) {
+                   std::vector<std::int64_t> dims(shape.begin(), shape.end());
+                   if (axis < 0)
+                     dims[2] = 1;
+                   else
+                     dims.erase(dims.begin() + front);
+                   return build<double>(Shape(dims), [&](const Index& to) {
+                     Index i{};
+                     std::size_t k = 0;
+                     for (int d = 0; d < 3; ++d)
+                       if (d != front) i[static_cast<std::size_t>(d)] = to[k++];
+                     std::int64_t best = 0;
+                     for (std::int64_t j = 1; j < shape[front]; ++j) {
+                       Index a = i, b = i;
+                       a[static_cast<std::size_t>(front)] = j;
+                       b[static_cast<std::size_t>(front)] = best;
+                       if (in[0].at(a) > in[0].at(b)) best = j;
+                     }
+                     return static_cast<double>(best);
+                   });
+                 }});
   }
   for (const int axis : {0, 1, 2}) {
     for (const bool reverse : {false, true}) {
@@ -253,43 +295,61 @@ OP_ROW("sum_to same shape", .op = "sum_to", .inputs = {f(3, 4), f(3, 4)},
   }
   return true;
 }();
-OP_ROW("cumsum of nothing", .op = "cumsum", .inputs = {f(0)},
-       .call = [](const Tensors& in) { return cumsum(in[0], 0); },
-       .reference = analytic([](const auto& in) { return in[0]; }));
+OP_ROW(
+    "cumsum of nothing", .op = "cumsum", .inputs = {f(0)},
+    .call = [](const Tensors& in) { return cumsum(in[0], 0); },
+    .reference = analytic([](const auto& in) { return in[0]; }));
 
-OP_ROW("sum bad axis", .op = "sum", .inputs = {f(2, 3)},
-       .call = [](const Tensors& in) { return sum(in[0], {2}); },
-       .refused = "sum: axis 2 is out of range for rank 2; expected -2 to 1");
-OP_ROW("sum axis twice", .op = "sum", .inputs = {f(2, 3)},
-       .call = [](const Tensors& in) { return sum(in[0], {1, -1}); },
-       .refused = "sum: axis 1 is named twice");
-OP_ROW("sum too many axes", .op = "sum", .inputs = {f(2)},
-       .call = [](const Tensors& in) { return sum(in[0], {0, 0}); },
-       .refused = "sum: 2 axes were given for rank 1");
-OP_ROW("sum of bools", .op = "sum", .inputs = {bools({3})},
-       .call = [](const Tensors& in) { return sum(in[0]); },
-       .refused = "(3) is not a floating, i32 or i64 type; cast it first");
-OP_ROW("mean of integers", .op = "mean", .inputs = {ids({3}, 4)},
-       .call = [](const Tensors& in) { return mean(in[0]); },
-       .refused = "mean: i64(3) is not a floating type; cast it first");
-OP_ROW("max of nothing", .op = "max", .inputs = {f(0, 3)},
-       .call = [](const Tensors& in) { return max(in[0], {0}); },
-       .refused = "max: f32(0, 3) has no elements to choose from");
-OP_ROW("min of nothing", .op = "min", .inputs = {f(0)},
-       .call = [](const Tensors& in) { return min(in[0]); },
-       .refused = "min: f32(0) has no elements to choose from");
-OP_ROW("argmax of nothing", .op = "argmax", .inputs = {f(3, 0)},
-       .call = [](const Tensors& in) { return argmax(in[0], 1); },
-       .refused = "argmax: f32(3, 0) has no elements to choose from");
-OP_ROW("argmax of a scalar", .op = "argmax", .inputs = {f()},
-       .call = [](const Tensors& in) { return argmax(in[0], 0); },
-       .refused = "argmax: axis 0 of a scalar, which has none");
-OP_ROW("sum_to shapes", .op = "sum_to", .inputs = {f(3, 4)},
-       .call = [](const Tensors& in) { return sum_to(in[0], {3}); },
-       .refused = "sum_to: (3) does not broadcast to f32(3, 4)");
-OP_ROW("sum_to adds to another shape", .op = "sum_to", .inputs = {f(3, 4), f(3)},
-       .call = [](const Tensors& in) { return sum_to(in[0], {4}, in[1]); },
-       .refused = "sum_to: the sum is f32(4), but it is added to f32(3)");
+OP_ROW(
+    "sum bad axis", .op = "sum", .inputs = {f(2, 3)},
+    .call = [](const Tensors& in) { return sum(in[0], {2}); },
+    .refused = "sum: axis 2 is out of range for rank 2; expected -2 to 1");
+OP_ROW(
+    "sum axis twice", .op = "sum", .inputs = {f(2, 3)},
+    .call =
+        [](const Tensors& in) {
+          return sum(in[0], {1, -1});
+        },
+    .refused = "sum: axis 1 is named twice");
+OP_ROW(
+    "sum too many axes", .op = "sum", .inputs = {f(2)},
+    .call =
+        [](const Tensors& in) {
+          return sum(in[0], {0, 0});
+        },
+    .refused = "sum: 2 axes were given for rank 1");
+OP_ROW(
+    "sum of bools", .op = "sum", .inputs = {bools({3})},
+    .call = [](const Tensors& in) { return sum(in[0]); },
+    .refused = "(3) is not a floating, i32 or i64 type; cast it first");
+OP_ROW(
+    "mean of integers", .op = "mean", .inputs = {ids({3}, 4)},
+    .call = [](const Tensors& in) { return mean(in[0]); },
+    .refused = "mean: i64(3) is not a floating type; cast it first");
+OP_ROW(
+    "max of nothing", .op = "max", .inputs = {f(0, 3)},
+    .call = [](const Tensors& in) { return max(in[0], {0}); },
+    .refused = "max: f32(0, 3) has no elements to choose from");
+OP_ROW(
+    "min of nothing", .op = "min", .inputs = {f(0)},
+    .call = [](const Tensors& in) { return min(in[0]); },
+    .refused = "min: f32(0) has no elements to choose from");
+OP_ROW(
+    "argmax of nothing", .op = "argmax", .inputs = {f(3, 0)},
+    .call = [](const Tensors& in) { return argmax(in[0], 1); },
+    .refused = "argmax: f32(3, 0) has no elements to choose from");
+OP_ROW(
+    "argmax of a scalar", .op = "argmax", .inputs = {f()},
+    .call = [](const Tensors& in) { return argmax(in[0], 0); },
+    .refused = "argmax: axis 0 of a scalar, which has none");
+OP_ROW(
+    "sum_to shapes", .op = "sum_to", .inputs = {f(3, 4)},
+    .call = [](const Tensors& in) { return sum_to(in[0], {3}); },
+    .refused = "sum_to: (3) does not broadcast to f32(3, 4)");
+OP_ROW(
+    "sum_to adds to another shape", .op = "sum_to", .inputs = {f(3, 4), f(3)},
+    .call = [](const Tensors& in) { return sum_to(in[0], {4}, in[1]); },
+    .refused = "sum_to: the sum is f32(4), but it is added to f32(3)");
 
 }  // namespace
 }  // namespace ebb::table

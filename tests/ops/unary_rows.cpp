@@ -40,15 +40,13 @@ void add_shapes(const std::string& op, Call call, const Range& range, MakeRefere
 
 template <class Call, class F>
 void add_analytic(const std::string& op, Call call, F f, Range range = {}) {
-  add_shapes(op, call, range, [f] {
-    return analytic([f](const auto& in) { return map(in[0], f); });
-  });
+  add_shapes(op, call, range,
+             [f] { return analytic([f](const auto& in) { return map(in[0], f); }); });
 }
 template <class Call, class F>
 void add_plain(const std::string& op, Call call, F f, Range range = {}) {
-  add_shapes(op, call, range, [f] {
-    return Reference([f](const Arrays<double>& in) { return map(in[0], f); });
-  });
+  add_shapes(op, call, range,
+             [f] { return Reference([f](const Arrays<double>& in) { return map(in[0], f); }); });
 }
 
 const auto gelu_tanh_of = [](auto x) {
@@ -60,41 +58,67 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 [[maybe_unused]] const bool functions = [] {
   using T = Tensor;
-  add_analytic("neg", [](const T& x) { return neg(x); }, [](auto x) { return -x; });
-  add_analytic("exp", [](const T& x) { return exp(x); }, [](auto x) { return std::exp(x); });
-  add_analytic("log", [](const T& x) { return log(x); }, [](auto x) { return std::log(x); }, {0.3, 3});
-  add_analytic("log1p", [](const T& x) { return log1p(x); }, [](auto x) { return std::log(1.0 + x); },
-               {-0.6, 3});
-  add_analytic("expm1", [](const T& x) { return expm1(x); }, [](auto x) { return std::exp(x) - 1.0; });
-  add_analytic("sqrt", [](const T& x) { return sqrt(x); }, [](auto x) { return std::sqrt(x); }, {0.3, 3});
-  add_analytic("rsqrt", [](const T& x) { return rsqrt(x); }, [](auto x) { return 1.0 / std::sqrt(x); },
-               {0.3, 3});
-  add_analytic("square", [](const T& x) { return square(x); }, [](auto x) { return x * x; });
-  add_analytic("reciprocal", [](const T& x) { return reciprocal(x); }, [](auto x) { return 1.0 / x; },
-               {0.4, 3});
-  add_analytic("sin", [](const T& x) { return sin(x); }, [](auto x) { return std::sin(x); });
-  add_analytic("cos", [](const T& x) { return cos(x); }, [](auto x) { return std::cos(x); });
-  add_analytic("tanh", [](const T& x) { return tanh(x); }, [](auto x) { return std::tanh(x); });
-  add_analytic("sigmoid", [](const T& x) { return sigmoid(x); },
-               [](auto x) { return 1.0 / (1.0 + std::exp(-x)); });
-  add_analytic("softplus", [](const T& x) { return softplus(x); },
-               [](auto x) { return std::log(1.0 + std::exp(x)); });
-  add_analytic("silu", [](const T& x) { return silu(x); },
-               [](auto x) { return x / (1.0 + std::exp(-x)); });
-  add_analytic("gelu_tanh", [](const T& x) { return gelu_tanh(x); }, gelu_tanh_of);
-  add_plain("gelu", [](const T& x) { return gelu(x); }, [](double x) { return x * cdf(x); });
-  add_plain("erf", [](const T& x) { return erf(x); }, [](double x) { return std::erf(x); });
-  add_plain("abs", [](const T& x) { return abs(x); }, [](double x) { return std::fabs(x); }, {-2, 2, {0}});
-  add_plain("sign", [](const T& x) { return sign(x); },
-            [](double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0; }, {-2, 2, {0}});
-  add_plain("relu", [](const T& x) { return relu(x); }, [](double x) { return std::fmax(x, 0.0); },
-            {-2, 2, {0}});
-  add_plain("leaky_relu", [](const T& x) { return leaky_relu(x, 0.25); },
-            [](double x) { return x < 0 ? 0.25 * x : x; }, {-2, 2, {0}});
-  add_plain("elu", [](const T& x) { return elu(x, 0.7); },
-            [](double x) { return x < 0 ? 0.7 * std::expm1(x) : x; }, {-2, 2, {0}});
-  add_plain("clip", [](const T& x) { return clip(x, -0.5, 1); },
-            [](double x) { return std::fmin(1.0, std::fmax(-0.5, x)); }, {-2, 2, {-0.5, 1}});
+  add_analytic(
+      "neg", [](const T& x) { return neg(x); }, [](auto x) { return -x; });
+  add_analytic(
+      "exp", [](const T& x) { return exp(x); }, [](auto x) { return std::exp(x); });
+  add_analytic(
+      "log", [](const T& x) { return log(x); }, [](auto x) { return std::log(x); }, {0.3, 3});
+  add_analytic(
+      "log1p", [](const T& x) { return log1p(x); }, [](auto x) { return std::log(1.0 + x); },
+      {-0.6, 3});
+  add_analytic(
+      "expm1", [](const T& x) { return expm1(x); }, [](auto x) { return std::exp(x) - 1.0; });
+  add_analytic(
+      "sqrt", [](const T& x) { return sqrt(x); }, [](auto x) { return std::sqrt(x); }, {0.3, 3});
+  add_analytic(
+      "rsqrt", [](const T& x) { return rsqrt(x); }, [](auto x) { return 1.0 / std::sqrt(x); },
+      {0.3, 3});
+  add_analytic(
+      "square", [](const T& x) { return square(x); }, [](auto x) { return x * x; });
+  add_analytic(
+      "reciprocal", [](const T& x) { return reciprocal(x); }, [](auto x) { return 1.0 / x; },
+      {0.4, 3});
+  add_analytic(
+      "sin", [](const T& x) { return sin(x); }, [](auto x) { return std::sin(x); });
+  add_analytic(
+      "cos", [](const T& x) { return cos(x); }, [](auto x) { return std::cos(x); });
+  add_analytic(
+      "tanh", [](const T& x) { return tanh(x); }, [](auto x) { return std::tanh(x); });
+  add_analytic(
+      "sigmoid", [](const T& x) { return sigmoid(x); },
+      [](auto x) { return 1.0 / (1.0 + std::exp(-x)); });
+  add_analytic(
+      "softplus", [](const T& x) { return softplus(x); },
+      [](auto x) { return std::log(1.0 + std::exp(x)); });
+  add_analytic(
+      "silu", [](const T& x) { return silu(x); }, [](auto x) { return x / (1.0 + std::exp(-x)); });
+  add_analytic(
+      "gelu_tanh", [](const T& x) { return gelu_tanh(x); }, gelu_tanh_of);
+  add_plain(
+      "gelu", [](const T& x) { return gelu(x); }, [](double x) { return x * cdf(x); });
+  add_plain(
+      "erf", [](const T& x) { return erf(x); }, [](double x) { return std::erf(x); });
+  add_plain(
+      "abs", [](const T& x) { return abs(x); }, [](double x) { return std::fabs(x); },
+      {-2, 2, {0}});
+  add_plain(
+      "sign", [](const T& x) { return sign(x); },
+      [](double x) { return x > 0   ? 1.0
+                            : x < 0 ? -1.0
+                                    : 0.0; }, {-2, 2, {0}});
+  add_plain(
+      "relu", [](const T& x) { return relu(x); }, [](double x) { return std::fmax(x, 0.0); },
+      {-2, 2, {0}});
+  add_plain(
+      "leaky_relu", [](const T& x) { return leaky_relu(x, 0.25); },
+      [](double x) { return x < 0 ? 0.25 * x : x; }, {-2, 2, {0}});
+  add_plain(
+      "elu", [](const T& x) { return elu(x, 0.7); },
+      [](double x) { return x < 0 ? 0.7 * std::expm1(x) : x; }, {-2, 2, {0}});
+  add_plain(
+      "clip", [](const T& x) { return clip(x, -0.5, 1); },
+      [](double x) { return std::fmin(1.0, std::fmax(-0.5, x)); }, {-2, 2, {-0.5, 1}});
   return true;
 }();
 
@@ -103,16 +127,18 @@ template <class F>
 void add_backward(const std::string& name, kernels::UnaryGrad function, F slope, Range range = {},
                   double a = 0, double b = 0) {
   const auto one = [&](const std::string& kind, const Shape& shape, bool half) {
-    add_row({.name = name + "_backward " + kind,
-             .op = name + "_backward",
-             .inputs = {input(shape, range), Input{.shape = shape}},
-             .call = [=](const Tensors& in) { return unary_backward(function, in[0], in[1], a, b); },
-             .reference = [slope](const Arrays<double>& in) {
+    add_row(
+        {.name = name + "_backward " + kind,
+         .op = name + "_backward",
+         .inputs = {input(shape, range), Input{.shape = shape}},
+         .call = [=](const Tensors& in) { return unary_backward(function, in[0], in[1], a, b); },
+         .reference =
+             [slope](const Arrays<double>& in) {
                return map(in[0], in[1], [&](double s, double d) { return d * slope(s); });
              },
-             .half = half,
-             .tolerance = {.half = 3},
-             .why = "half: the inputs are rounded too"});
+         .half = half,
+         .tolerance = {.half = 3},
+         .why = "half: the inputs are rounded too"});
   };
   one("odd", {3, 7}, true);
   one("scalar", {}, false);
@@ -122,8 +148,10 @@ void add_backward(const std::string& name, kernels::UnaryGrad function, F slope,
 [[maybe_unused]] const bool backwards = [] {
   using enum kernels::UnaryGrad;
   add_backward("relu", relu, [](double y) { return y > 0 ? 1.0 : 0.0; }, {-2, 2, {0}});
-  add_backward("leaky_relu", leaky_relu, [](double y) { return y > 0 ? 1.0 : 0.25; }, {-2, 2, {0}}, 0.25);
-  add_backward("elu", elu, [](double y) { return y > 0 ? 1.0 : y + 0.7; }, {-0.6, 2, {0}}, 0.7);
+  add_backward(
+      "leaky_relu", leaky_relu, [](double y) { return y > 0 ? 1.0 : 0.25; }, {-2, 2, {0}}, 0.25);
+  add_backward(
+      "elu", elu, [](double y) { return y > 0 ? 1.0 : y + 0.7; }, {-0.6, 2, {0}}, 0.7);
   add_backward("tanh", tanh, [](double y) { return 1 - y * y; }, {-0.9, 0.9});
   add_backward("sigmoid", sigmoid, [](double y) { return y * (1 - y); }, {0.1, 0.9});
   add_backward("softplus", softplus, [](double x) { return logistic(x); });
@@ -135,53 +163,65 @@ void add_backward(const std::string& name, kernels::UnaryGrad function, F slope,
   add_backward("silu", silu, [](double x) { return logistic(x) * (1 + x * logistic(-x)); });
   add_backward("erf", erf, [](double x) { return 2 / std::sqrt(M_PI) * std::exp(-x * x); });
   add_backward("abs", abs, [](double x) { return x > 0 ? 1.0 : -1.0; }, {-2, 2, {0}});
-  add_backward("clip", clip, [](double x) { return x >= -0.5 && x <= 1 ? 1.0 : 0.0; }, {-2, 2, {-0.5, 1}},
-               -0.5, 1);
+  add_backward(
+      "clip", clip, [](double x) { return x >= -0.5 && x <= 1 ? 1.0 : 0.0; }, {-2, 2, {-0.5, 1}},
+      -0.5, 1);
   return true;
 }();
 
-OP_ROW("gelu threads", .op = "gelu", .inputs = {f(311, 257)},
-       .call = [](const Tensors& in) { return gelu(in[0]); },
-       .reference = [](const Arrays<double>& in) {
-         return map(in[0], [](double x) { return x * cdf(x); });
-       });
-OP_ROW("neg of integers", .op = "neg", .inputs = {ints({5}, -4, 5, DType::i32)},
-       .call = [](const Tensors& in) { return neg(in[0]); },
-       .reference = [](const Arrays<double>& in) { return map(in[0], [](double x) { return -x; }); });
-OP_ROW("clip of integers", .op = "clip", .inputs = {ints({9}, -4, 5, DType::i64)},
-       .call = [](const Tensors& in) { return clip(in[0], -1, 2); },
-       .reference = [](const Arrays<double>& in) {
-         return map(in[0], [](double x) { return std::fmin(2.0, std::fmax(-1.0, x)); });
-       });
-OP_ROW("logical_not", .op = "logical_not", .inputs = {bools({3, 5})},
-       .call = [](const Tensors& in) { return logical_not(in[0]); },
-       .reference = [](const Arrays<double>& in) {
-         return map(in[0], [](double x) { return x != 0 ? 0.0 : 1.0; });
-       });
+OP_ROW(
+    "gelu threads", .op = "gelu", .inputs = {f(311, 257)},
+    .call = [](const Tensors& in) { return gelu(in[0]); },
+    .reference =
+        [](const Arrays<double>& in) { return map(in[0], [](double x) { return x * cdf(x); }); });
+OP_ROW(
+    "neg of integers", .op = "neg", .inputs = {ints({5}, -4, 5, DType::i32)},
+    .call = [](const Tensors& in) { return neg(in[0]); },
+    .reference = [](const Arrays<double>& in) { return map(in[0], [](double x) { return -x; }); });
+OP_ROW(
+    "clip of integers", .op = "clip", .inputs = {ints({9}, -4, 5, DType::i64)},
+    .call = [](const Tensors& in) { return clip(in[0], -1, 2); },
+    .reference =
+        [](const Arrays<double>& in) {
+          return map(in[0], [](double x) { return std::fmin(2.0, std::fmax(-1.0, x)); });
+        });
+OP_ROW(
+    "logical_not", .op = "logical_not", .inputs = {bools({3, 5})},
+    .call = [](const Tensors& in) { return logical_not(in[0]); },
+    .reference =
+        [](const Arrays<double>& in) {
+          return map(in[0], [](double x) { return x != 0 ? 0.0 : 1.0; });
+        });
 
-OP_ROW("log of integers", .op = "log", .inputs = {ids({3}, 5, DType::i32)},
-       .call = [](const Tensors& in) { return log(in[0]); },
-       .refused = "log: i32(3) is not a floating type; cast it first");
-OP_ROW("abs of bools", .op = "abs", .inputs = {bools({3})},
-       .call = [](const Tensors& in) { return abs(in[0]); },
-       .refused = "is not a floating, i32 or i64 type; cast it first");
-OP_ROW("clip limits", .op = "clip", .inputs = {f(3)},
-       .call = [](const Tensors& in) { return clip(in[0], 2, 1); },
-       .refused = "clip: the limits 2 and 1 are not in order");
-OP_ROW("leaky_relu slope", .op = "leaky_relu", .inputs = {f(3)},
-       .call = [](const Tensors& in) { return leaky_relu(in[0], -1); },
-       .refused = "leaky_relu: the slope is -1; expected 0 or more");
-OP_ROW("elu alpha", .op = "elu", .inputs = {f(3)},
-       .call = [](const Tensors& in) { return elu(in[0], -1); },
-       .refused = "elu: alpha is -1; expected 0 or more");
-OP_ROW("logical_not of floats", .op = "logical_not", .inputs = {f(3)},
-       .call = [](const Tensors& in) { return logical_not(in[0]); },
-       .refused = "logical_not: f32(3) is not bool; cast it first");
-OP_ROW("relu_backward shapes", .op = "relu_backward", .inputs = {f(3), f(4)},
-       .call = [](const Tensors& in) {
-         return unary_backward(kernels::UnaryGrad::relu, in[0], in[1]);
-       },
-       .refused = "relu_backward: f32(3) and f32(4) differ");
+OP_ROW(
+    "log of integers", .op = "log", .inputs = {ids({3}, 5, DType::i32)},
+    .call = [](const Tensors& in) { return log(in[0]); },
+    .refused = "log: i32(3) is not a floating type; cast it first");
+OP_ROW(
+    "abs of bools", .op = "abs", .inputs = {bools({3})},
+    .call = [](const Tensors& in) { return abs(in[0]); },
+    .refused = "is not a floating, i32 or i64 type; cast it first");
+OP_ROW(
+    "clip limits", .op = "clip", .inputs = {f(3)},
+    .call = [](const Tensors& in) { return clip(in[0], 2, 1); },
+    .refused = "clip: the limits 2 and 1 are not in order");
+OP_ROW(
+    "leaky_relu slope", .op = "leaky_relu", .inputs = {f(3)},
+    .call = [](const Tensors& in) { return leaky_relu(in[0], -1); },
+    .refused = "leaky_relu: the slope is -1; expected 0 or more");
+OP_ROW(
+    "elu alpha", .op = "elu", .inputs = {f(3)},
+    .call = [](const Tensors& in) { return elu(in[0], -1); },
+    .refused = "elu: alpha is -1; expected 0 or more");
+OP_ROW(
+    "logical_not of floats", .op = "logical_not", .inputs = {f(3)},
+    .call = [](const Tensors& in) { return logical_not(in[0]); },
+    .refused = "logical_not: f32(3) is not bool; cast it first");
+OP_ROW(
+    "relu_backward shapes", .op = "relu_backward", .inputs = {f(3), f(4)},
+    .call =
+        [](const Tensors& in) { return unary_backward(kernels::UnaryGrad::relu, in[0], in[1]); },
+    .refused = "relu_backward: f32(3) and f32(4) differ");
 
 }  // namespace
 }  // namespace ebb::table

@@ -7,7 +7,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/ops/binary.hpp"
-#include "optim/model.hpp"
+#include "tests/optim/model.hpp"
 
 namespace ebb {
 namespace {
@@ -62,21 +62,23 @@ TEST(Accumulator, AnySplitGivesTheBitsOfTheWhole) {
   }
 }
 
+struct Cnn {
+  nn::Conv2d a, b;
+  nn::Dense head;
+  explicit Cnn(nn::Init init)
+      : a(init / "a", 3, 8, 3, {.padding = {1, 1, 1, 1}}),
+        b(init / "b", 8, 20, 3, {.stride = {2, 2}}),
+        head(init / "head", 20, 4) {}
+  Tensor operator()(const Tensor& x) const { return head(mean(relu(b(relu(a(x)))), {1, 2})); }
+  void each(auto&& f) {
+    f("a", a);
+    f("b", b);
+    f("head", head);
+  }
+};
+
 TEST(Accumulator, ConvolutionsToo) {
-  struct Cnn {
-    nn::Conv2d a, b;
-    nn::Dense head;
-    explicit Cnn(nn::Init init)
-        : a(init / "a", 3, 8, 3, {.padding = {1, 1, 1, 1}}),
-          b(init / "b", 8, 20, 3, {.stride = {2, 2}}),
-          head(init / "head", 20, 4) {}
-    Tensor operator()(const Tensor& x) const { return head(mean(relu(b(relu(a(x)))), {1, 2})); }
-    void each(auto&& f) {
-      f("a", a);
-      f("b", b);
-      f("head", head);
-    }
-  } model(nn::Init(2));
+  Cnn model(nn::Init(2));
   const Tensor x = random::uniform({9, 8, 8, 3}, -1, 1, 3, 3);
   const Tensor labels = Tensor::of<std::int64_t>({0, 1, 2, 3, 0, 1, 2, 3, 1});
   const auto sums = [&](std::vector<std::int64_t> cuts) {

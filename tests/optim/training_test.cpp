@@ -7,7 +7,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/ops/binary.hpp"
-#include "optim/model.hpp"
+#include "tests/optim/model.hpp"
 
 namespace ebb {
 namespace {
@@ -61,7 +61,7 @@ TEST(Training, OneAndTwoThreadsGiveTheSameBits) {
 
 // 200 dense layers: the walk back frees as it goes.
 TEST(Training, BackwardOfADeepChainFreesAsItWalks) {
-  constexpr std::int64_t kWidth = 16, kRows = 512, kLayers = 200;
+  constexpr std::int64_t kWidth = 48, kRows = 1000, kLayers = 200;
   std::vector<nn::Dense> layers;
   for (int i = 0; i < kLayers; ++i)
     layers.emplace_back(nn::Init(1) / "layer" / i, kWidth, kWidth,
@@ -169,20 +169,22 @@ TEST(Training, AnAllocationFailureAtEveryPointChangesNothing) {
     }
 }
 
+struct Net {
+  nn::Dense up;
+  nn::BatchNorm norm;
+  nn::Dense down;
+  explicit Net(nn::Init init)
+      : up(init / "up", 12, 8), norm(init / "norm", 8), down(init / "down", 8, 5) {}
+  Tensor operator()(const Tensor& x) const { return down(relu(norm(up(x)))); }
+  void each(auto&& f) {
+    f("up", up);
+    f("norm", norm);
+    f("down", down);
+  }
+};
+
 TEST(Training, BatchNormStatisticsAreUntouchedByAFailedStep) {
-  struct Net {
-    nn::Dense up;
-    nn::BatchNorm norm;
-    nn::Dense down;
-    explicit Net(nn::Init init)
-        : up(init / "up", 12, 8), norm(init / "norm", 8), down(init / "down", 8, 5) {}
-    Tensor operator()(const Tensor& x) const { return down(relu(norm(up(x)))); }
-    void each(auto&& f) {
-      f("up", up);
-      f("norm", norm);
-      f("down", down);
-    }
-  } net(nn::Init(1));
+  Net net(nn::Init(1));
   optim::Sgd sgd(params(net), {.momentum = 0.9});
   const Example batch = test::examples(30, 12, 5, 3);
   const auto before = values(variables(net));

@@ -48,7 +48,8 @@ Correlation forward_correlation(const Conv2dShape& s) {
 CorrelationWeights forward_weights(const Conv2dShape& s) {
   const auto in = static_cast<std::ptrdiff_t>(s.in_c / s.groups);
   const auto out = static_cast<std::ptrdiff_t>(s.out_c / s.groups);
-  const auto kw = static_cast<std::ptrdiff_t>(s.kernel_w), kh = static_cast<std::ptrdiff_t>(s.kernel_h);
+  const auto kw = static_cast<std::ptrdiff_t>(s.kernel_w),
+             kh = static_cast<std::ptrdiff_t>(s.kernel_h);
   const std::ptrdiff_t filter = kh * kw * in;
   return {.base = 0, .group = out * filter, .out = filter, .tap_h = kw * in, .tap_w = in, .in = 1};
 }
@@ -58,10 +59,10 @@ CorrelationWeights forward_weights(const Conv2dShape& s) {
 // a plain correlation over dy, with the taps in descending order, and no tap meets a zero that the
 // stride put there.
 struct InputClass {
-  std::size_t first, count;        // pixels first, first + stride, …
-  std::size_t tap, taps, every;    // taps tap, tap + every, …
-  std::ptrdiff_t origin;           // place of dy that the last tap of the first pixel sees
-  std::size_t step;                // places of dy from one tap to the next
+  std::size_t first, count;      // pixels first, first + stride, …
+  std::size_t tap, taps, every;  // taps tap, tap + every, …
+  std::ptrdiff_t origin;         // place of dy that the last tap of the first pixel sees
+  std::size_t step;              // places of dy from one tap to the next
 };
 
 InputClass input_class(std::size_t remainder, std::size_t in, std::size_t before,
@@ -184,18 +185,19 @@ void conv2d_weight_grad(const Conv2dShape& s, const T* x, const T* dy, T* dw, bo
 template <class T>
 std::size_t conv2d_weight_grad_scratch_bytes(const Conv2dShape& s) {
   if (s.batch * s.out_h() * s.out_w() == 0) return 0;
-  return is_depthwise(s) ? conv::depthwise_scratch_bytes<T>(s) : conv::weight_grad_scratch_bytes<T>(s);
+  return is_depthwise(s) ? conv::depthwise_scratch_bytes<T>(s)
+                         : conv::weight_grad_scratch_bytes<T>(s);
 }
 
-#define EBB_CONV_FOR(T)                                                                          \
-  template void conv2d<T>(const Conv2dShape&, const T*, const T*, const T*, T*,                  \
-                          std::span<std::byte>);                                                 \
-  template void conv2d_input_grad<T>(const Conv2dShape&, const T*, const T*, T*,                 \
-                                     std::span<std::byte>);                                      \
-  template void conv2d_weight_grad<T>(const Conv2dShape&, const T*, const T*, T*, bool,          \
-                                      std::span<std::byte>);                                     \
-  template std::size_t conv2d_scratch_bytes<T>(const Conv2dShape&);                              \
-  template std::size_t conv2d_input_grad_scratch_bytes<T>(const Conv2dShape&);                   \
+#define EBB_CONV_FOR(T)                                                                 \
+  template void conv2d<T>(const Conv2dShape&, const T*, const T*, const T*, T*,         \
+                          std::span<std::byte>);                                        \
+  template void conv2d_input_grad<T>(const Conv2dShape&, const T*, const T*, T*,        \
+                                     std::span<std::byte>);                             \
+  template void conv2d_weight_grad<T>(const Conv2dShape&, const T*, const T*, T*, bool, \
+                                      std::span<std::byte>);                            \
+  template std::size_t conv2d_scratch_bytes<T>(const Conv2dShape&);                     \
+  template std::size_t conv2d_input_grad_scratch_bytes<T>(const Conv2dShape&);          \
   template std::size_t conv2d_weight_grad_scratch_bytes<T>(const Conv2dShape&)
 EBB_CONV_FOR(float);
 EBB_CONV_FOR(double);

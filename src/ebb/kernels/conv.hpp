@@ -12,8 +12,8 @@
 // from the value in dw when accumulating). So results do not depend on threads or vector width, an
 // example's result not on its neighbours, and a weight gradient not on how the batch is cut.
 //
-// Scratch holds the packed weights and a few hundred KiB a thread; its size depends on the shape and
-// on pool::threads() alone, and the thread count must not change between asking and calling.
+// Scratch holds the packed weights and a few hundred KiB a thread; its size depends on the shape
+// and on pool::threads() alone, and the thread count must not change between asking and calling.
 #pragma once
 
 #include <cstddef>

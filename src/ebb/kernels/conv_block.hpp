@@ -49,7 +49,9 @@ struct ConvBlocks {
   }
 
  private:
-  static std::size_t along(std::size_t whole, std::size_t part) { return (whole + part - 1) / part; }
+  static std::size_t along(std::size_t whole, std::size_t part) {
+    return (whole + part - 1) / part;
+  }
   std::size_t per_image() const { return along(rows, block_rows) * along(cols, block_cols); }
   // The size of equal parts of `whole`, each at most `most`.
   static std::size_t even(std::size_t whole, std::size_t most) {

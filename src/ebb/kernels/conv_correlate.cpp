@@ -26,11 +26,11 @@ constexpr std::size_t kPatchBytes = 128 << 10;
 struct CorrelationPlan {
   Correlation c;
   ConvBlocks blocks;
-  bool even;                  // places are evenly spaced in src and in dst
-  bool direct;                // every tap is inside the source: read it where it is
+  bool even;    // places are evenly spaced in src and in dst
+  bool direct;  // every tap is inside the source: read it where it is
   std::size_t patch_h, patch_w;
-  std::size_t run, runs;      // a window is `runs` stretches of `run` consecutive elements
-  std::size_t packed_group;   // elements of one group's packed weights
+  std::size_t run, runs;     // a window is `runs` stretches of `run` consecutive elements
+  std::size_t packed_group;  // elements of one group's packed weights
   std::size_t packed_bytes, runs_bytes, table_bytes, thread_bytes, total_bytes;
 
   std::size_t src_pitch() const { return c.groups * c.src_channels; }
@@ -124,8 +124,8 @@ void PackPanel(const CorrelationPlan& p, const CorrelationWeights& at, const T* 
                   static_cast<ptrdiff_t>(first) * at.out;
   for (size_t th = 0; th < c.taps_h; ++th) {
     for (size_t tw = 0; tw < c.taps_w; ++tw) {
-      const T* from = base + static_cast<ptrdiff_t>(th) * at.tap_h +
-                      static_cast<ptrdiff_t>(tw) * at.tap_w;
+      const T* from =
+          base + static_cast<ptrdiff_t>(th) * at.tap_h + static_cast<ptrdiff_t>(tw) * at.tap_w;
       for (size_t k = 0; k < c.src_channels; ++k, to += width) {
         const T* line = from + static_cast<ptrdiff_t>(k) * at.in;
         for (size_t o = 0; o < valid; ++o) to[o] = line[static_cast<ptrdiff_t>(o) * at.out];
@@ -145,7 +145,9 @@ struct Stretch {
   const T* panel;
   T* dst;
   const ptrdiff_t *src_table, *dst_table;  // where each place's window and output lie
-  size_t src_stride, dst_stride;           // or, for even places, how far apart they are
+  bool spaced;  // each place is at least a stride after the one before, so that a tile whose ends
+                // are five strides apart is evenly spaced
+  size_t src_stride, dst_stride;  // or, for even places, how far apart they are
 };
 
 // MR places × NV vectors of output channels. Chains begin at `start` or, where null, at dst; row r
@@ -242,12 +244,18 @@ template <int NV, bool kEven, class T>
 HWY_INLINE void CorrelateLast(const Stretch<T>& s, size_t place, size_t count, const T* first,
                               T* first_out, const T* start, size_t valid) {
   switch (count) {
-    case 1: return CorrelateTile<1, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 2: return CorrelateTile<2, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 3: return CorrelateTile<3, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 4: return CorrelateTile<4, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 5: return CorrelateTile<5, NV, kEven, T>(s, place, first, first_out, start, valid);
-    default: return;
+    case 1:
+      return CorrelateTile<1, NV, kEven, T>(s, place, first, first_out, start, valid);
+    case 2:
+      return CorrelateTile<2, NV, kEven, T>(s, place, first, first_out, start, valid);
+    case 3:
+      return CorrelateTile<3, NV, kEven, T>(s, place, first, first_out, start, valid);
+    case 4:
+      return CorrelateTile<4, NV, kEven, T>(s, place, first, first_out, start, valid);
+    case 5:
+      return CorrelateTile<5, NV, kEven, T>(s, place, first, first_out, start, valid);
+    default:
+      return;
   }
 }
 
@@ -265,8 +273,7 @@ HWY_NOINLINE void CorrelateEven(const Stretch<T>& s, size_t places, const T* sta
   CorrelateLast<NV, true, T>(s, i, places - i, first, out, start, valid);
 }
 
-// Places by table; a tile within one row of places is evenly spaced still. Offsets grow with the
-// place at least by the spacing, so the two ends tell.
+// Places by table; a tile within one row of places is evenly spaced still.
 template <int NV, class T>
 HWY_NOINLINE void CorrelateTabled(const Stretch<T>& s, size_t places, const T* start,
                                   size_t valid) {
@@ -277,7 +284,7 @@ HWY_NOINLINE void CorrelateTabled(const Stretch<T>& s, size_t places, const T* s
   for (; i + kTilePlaces <= places; i += kTilePlaces) {
     const T* first = s.src + s.src_table[i];
     T* out = s.dst + s.dst_table[i];
-    if (s.src_table[i + kLast] - s.src_table[i] == src_span &&
+    if (s.spaced && s.src_table[i + kLast] - s.src_table[i] == src_span &&
         s.dst_table[i + kLast] - s.dst_table[i] == dst_span) {
       CorrelateTile<kTilePlaces, NV, true, T>(s, i, first, out, start, valid);
     } else {
@@ -295,7 +302,8 @@ void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* off
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   const size_t pieces = std::max<size_t>(1, (p.run + kChainPart - 1) / kChainPart);
   const size_t piece = (p.run + pieces - 1) / pieces;
-  const size_t joined = pieces > 1 ? 1 : std::max<size_t>(1, kChainPart / std::max<size_t>(1, p.run));
+  const size_t joined =
+      pieces > 1 ? 1 : std::max<size_t>(1, kChainPart / std::max<size_t>(1, p.run));
   const T* src = s.src;
   T* const dst = s.dst;
   size_t run = 0, from = 0, done = 0;
@@ -345,7 +353,10 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
   const size_t per_group = p.blocks.count();
   const ptrdiff_t pixel = static_cast<ptrdiff_t>(p.pixel()), row = static_cast<ptrdiff_t>(p.row()),
                   image = static_cast<ptrdiff_t>(p.image());
+  const ptrdiff_t src_stride = static_cast<ptrdiff_t>(p.even ? p.row() : p.pixel() * c.stride_w);
+  const ptrdiff_t dst_stride = static_cast<ptrdiff_t>(p.even ? c.dst_row : c.dst_col);
   ConvBlock tabled{};
+  bool spaced = true;
   for (size_t u = begin; u < end; ++u) {
     const size_t group = u / per_group;
     const ConvBlock b = p.blocks.at(u % per_group);
@@ -363,6 +374,11 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
           }
         }
       }
+      spaced = true;
+      for (size_t i = 1; i < place; ++i) {
+        spaced = spaced && src_table[i] - src_table[i - 1] >= src_stride &&
+                 dst_table[i] - dst_table[i - 1] >= dst_stride;
+      }
     }
     const ptrdiff_t top = c.origin_h + static_cast<ptrdiff_t>(b.row * c.stride_h);
     const ptrdiff_t left = c.origin_w + static_cast<ptrdiff_t>(b.col * c.stride_w);
@@ -371,8 +387,9 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
     Stretch<T> s{};
     s.src_table = src_table;
     s.dst_table = dst_table;
-    s.src_stride = p.even ? p.row() : p.pixel() * c.stride_w;
-    s.dst_stride = p.even ? c.dst_row : c.dst_col;
+    s.spaced = spaced;
+    s.src_stride = static_cast<size_t>(src_stride);
+    s.dst_stride = static_cast<size_t>(dst_stride);
     s.dst = dst + group * c.dst_channels + b.image * c.dst_image + b.row * c.dst_row +
             b.col * c.dst_col;
     if (p.direct) {
@@ -406,16 +423,15 @@ void Correlate(const CorrelationPlan& p, const CorrelationWeights& at, const T* 
   auto* offsets = reinterpret_cast<ptrdiff_t*>(scratch + p.packed_bytes);
   const size_t across = c.taps_h == 0 ? 0 : p.runs / c.taps_h;
   for (size_t i = 0; i < p.runs; ++i) {
-    offsets[i] = static_cast<ptrdiff_t>(i / across * c.step_h * p.row() +
-                                        i % across * c.step_w * p.pixel());
+    offsets[i] =
+        static_cast<ptrdiff_t>(i / across * c.step_h * p.row() + i % across * c.step_w * p.pixel());
   }
   const size_t work = p.blocks.places() * (c.chain() + 1) * c.dst_channels;
   const size_t units = p.blocks.count() * c.groups;
   const size_t share = units / (8 * static_cast<size_t>(pool::threads()));
   const size_t grain = std::max(share, 1 + 60000 / std::max<size_t>(1, work));
-  pool::parallel_for(units, grain, [&](size_t b, size_t e) {
-    CorrelateBlocks(p, src, dst, scratch, b, e);
-  });
+  pool::parallel_for(units, grain,
+                     [&](size_t b, size_t e) { CorrelateBlocks(p, src, dst, scratch, b, e); });
 }
 
 void CorrelateF32(const CorrelationPlan& p, const CorrelationWeights& at, const float* src,

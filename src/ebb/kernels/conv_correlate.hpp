@@ -23,13 +23,14 @@ struct Correlation {
   std::size_t step_h = 1, step_w = 1;         // from one tap to the next
 
   std::size_t dst_h = 0, dst_w = 0;
-  std::size_t dst_channels = 0;                      // of one group
+  std::size_t dst_channels = 0;                         // of one group
   std::size_t dst_image = 0, dst_row = 0, dst_col = 0;  // strides of dst, in elements
 
   std::size_t chain() const { return taps_h * taps_w * src_channels; }
 };
 
-// Where weight(o, th, tw, c) of group g lies: at w[base + g*group + o*out + th*tap_h + tw*tap_w + c*in].
+// Where weight(o, th, tw, c) of group g lies: at w[base + g*group + o*out + th*tap_h + tw*tap_w +
+// c*in].
 struct CorrelationWeights {
   std::ptrdiff_t base = 0, group = 0, out = 0, tap_h = 0, tap_w = 0, in = 0;
 };

@@ -131,8 +131,9 @@ void ForwardRows(const DepthwisePlan& p, const T* x, const T* filter, const T* b
         for (size_t kw = 0; kw < s.kernel_w; ++kw) {
           const ptrdiff_t iw = seen_pixel(j, s.pad_left, kw, s.dilation_w, s.stride_w, s.in_w);
           if (iw < 0) continue;
-          list[count++] = {(ih * static_cast<ptrdiff_t>(s.in_w) + iw) * static_cast<ptrdiff_t>(channels),
-                           static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
+          list[count++] = {
+              (ih * static_cast<ptrdiff_t>(s.in_w) + iw) * static_cast<ptrdiff_t>(channels),
+              static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
         }
       }
       PixelChain(list, count, image, filter, bias, y + (row * ow + j) * channels, channels);
@@ -181,15 +182,17 @@ void WeightGradChannels(const DepthwisePlan& p, const T* x, const T* dy, T* sums
           seen_pixel(place / ow % oh, s.pad_top, kh, s.dilation_h, s.stride_h, s.in_h);
       if (ih < 0) continue;
       for (size_t kw = 0; kw < s.kernel_w; ++kw) {
-        const ptrdiff_t iw = seen_pixel(place % ow, s.pad_left, kw, s.dilation_w, s.stride_w, s.in_w);
+        const ptrdiff_t iw =
+            seen_pixel(place % ow, s.pad_left, kw, s.dilation_w, s.stride_w, s.in_w);
         if (iw < 0) continue;
-        const T* from = image + (static_cast<size_t>(ih) * s.in_w + static_cast<size_t>(iw)) * channels;
+        const T* from =
+            image + (static_cast<size_t>(ih) * s.in_w + static_cast<size_t>(iw)) * channels;
         T* HWY_RESTRICT sum = sums + (kh * s.kernel_w + kw) * p.pitch;
         size_t c = first;
         for (; c + lanes <= last; c += lanes) {
-          hn::StoreU(hn::MulAdd(hn::LoadU(d, from + c), hn::LoadU(d, slope + c),
-                                hn::LoadU(d, sum + c)),
-                     d, sum + c);
+          hn::StoreU(
+              hn::MulAdd(hn::LoadU(d, from + c), hn::LoadU(d, slope + c), hn::LoadU(d, sum + c)), d,
+              sum + c);
         }
         if (c < last) {
           hn::StoreU(hn::MulAdd(LoadSome(d, from + c, last - c), LoadSome(d, slope + c, last - c),
@@ -208,7 +211,7 @@ inline SeenTap* ThreadList(const DepthwisePlan& p, std::byte* scratch) {
 
 template <class T>
 void DepthwiseForward(const DepthwisePlan& p, const T* x, const T* w, const T* bias, T* y,
-             std::byte* scratch) {
+                      std::byte* scratch) {
   T* filter = reinterpret_cast<T*>(scratch);
   PackFilter(p, w, filter);
   const size_t row_work = p.s.out_w() * p.s.in_c * (p.taps + 1);
@@ -218,7 +221,8 @@ void DepthwiseForward(const DepthwisePlan& p, const T* x, const T* w, const T* b
 }
 
 template <class T>
-void DepthwiseInputGrad(const DepthwisePlan& p, const T* dy, const T* w, T* dx, std::byte* scratch) {
+void DepthwiseInputGrad(const DepthwisePlan& p, const T* dy, const T* w, T* dx,
+                        std::byte* scratch) {
   T* filter = reinterpret_cast<T*>(scratch);
   PackFilter(p, w, filter);
   const size_t row_work = p.s.in_w * p.s.in_c * (p.taps + 1);
@@ -229,7 +233,7 @@ void DepthwiseInputGrad(const DepthwisePlan& p, const T* dy, const T* w, T* dx, 
 
 template <class T>
 void DepthwiseWeightGrad(const DepthwisePlan& p, const T* x, const T* dy, T* dw, bool accumulate,
-                std::byte* scratch) {
+                         std::byte* scratch) {
   T* sums = reinterpret_cast<T*>(scratch);
   if (accumulate) {
     PackFilter(p, dw, sums);
@@ -250,18 +254,18 @@ void DepthwiseWeightGrad(const DepthwisePlan& p, const T* x, const T* dy, T* dw,
   }
 }
 
-#define EBB_DEPTHWISE_FOR(T, NAME)                                                                \
-  void DepthwiseForward##NAME(const DepthwisePlan& p, const T* x, const T* w, const T* bias, T* y,         \
-                     std::byte* scratch) {                                                        \
-    DepthwiseForward(p, x, w, bias, y, scratch);                                                           \
-  }                                                                                               \
-  void DepthwiseInputGrad##NAME(const DepthwisePlan& p, const T* dy, const T* w, T* dx,                    \
-                       std::byte* scratch) {                                                      \
-    DepthwiseInputGrad(p, dy, w, dx, scratch);                                                             \
-  }                                                                                               \
-  void DepthwiseWeightGrad##NAME(const DepthwisePlan& p, const T* x, const T* dy, T* dw, bool accumulate,  \
-                        std::byte* scratch) {                                                     \
-    DepthwiseWeightGrad(p, x, dy, dw, accumulate, scratch);                                                \
+#define EBB_DEPTHWISE_FOR(T, NAME)                                                                 \
+  void DepthwiseForward##NAME(const DepthwisePlan& p, const T* x, const T* w, const T* bias, T* y, \
+                              std::byte* scratch) {                                                \
+    DepthwiseForward(p, x, w, bias, y, scratch);                                                   \
+  }                                                                                                \
+  void DepthwiseInputGrad##NAME(const DepthwisePlan& p, const T* dy, const T* w, T* dx,            \
+                                std::byte* scratch) {                                              \
+    DepthwiseInputGrad(p, dy, w, dx, scratch);                                                     \
+  }                                                                                                \
+  void DepthwiseWeightGrad##NAME(const DepthwisePlan& p, const T* x, const T* dy, T* dw,           \
+                                 bool accumulate, std::byte* scratch) {                            \
+    DepthwiseWeightGrad(p, x, dy, dw, accumulate, scratch);                                        \
   }
 EBB_DEPTHWISE_FOR(float, F32)
 EBB_DEPTHWISE_FOR(double, F64)
@@ -320,13 +324,13 @@ std::size_t depthwise_scratch_bytes(const Conv2dShape& s) {
   return plan.filter_bytes + plan.list_bytes * static_cast<std::size_t>(pool::threads());
 }
 
-#define EBB_DEPTHWISE_FOR(T)                                                                      \
-  template void depthwise<T>(const Conv2dShape&, const T*, const T*, const T*, T*,                \
-                             std::span<std::byte>);                                               \
-  template void depthwise_input_grad<T>(const Conv2dShape&, const T*, const T*, T*,               \
-                                        std::span<std::byte>);                                    \
-  template void depthwise_weight_grad<T>(const Conv2dShape&, const T*, const T*, T*, bool,        \
-                                         std::span<std::byte>);                                   \
+#define EBB_DEPTHWISE_FOR(T)                                                               \
+  template void depthwise<T>(const Conv2dShape&, const T*, const T*, const T*, T*,         \
+                             std::span<std::byte>);                                        \
+  template void depthwise_input_grad<T>(const Conv2dShape&, const T*, const T*, T*,        \
+                                        std::span<std::byte>);                             \
+  template void depthwise_weight_grad<T>(const Conv2dShape&, const T*, const T*, T*, bool, \
+                                         std::span<std::byte>);                            \
   template std::size_t depthwise_scratch_bytes<T>(const Conv2dShape&)
 EBB_DEPTHWISE_FOR(float);
 EBB_DEPTHWISE_FOR(double);

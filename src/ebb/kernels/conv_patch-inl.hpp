@@ -1,5 +1,5 @@
-// Copies the part of an image that a block of windows sees, zero where it lies outside the image, so
-// that the inner loops need no bounds checks.
+// Copies the part of an image that a block of windows sees, zero where it lies outside the image,
+// so that the inner loops need no bounds checks.
 
 #if defined(EBB_KERNELS_CONV_PATCH_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_CONV_PATCH_INL_
@@ -34,7 +34,8 @@ HWY_INLINE void CopyPixels(const T* from, size_t pitch, size_t channels, size_t 
   if (pitch == channels && width == channels) {
     if (count != 0) std::memcpy(to, from, count * channels * sizeof(T));
   } else if (channels == lanes && width == lanes) {
-    for (size_t i = 0; i < count; ++i) hn::StoreU(hn::LoadU(d, from + i * pitch), d, to + i * lanes);
+    for (size_t i = 0; i < count; ++i)
+      hn::StoreU(hn::LoadU(d, from + i * pitch), d, to + i * lanes);
   } else if (channels == 2 * lanes && width == channels) {
     for (size_t i = 0; i < count; ++i) {
       hn::StoreU(hn::LoadU(d, from + i * pitch), d, to + i * width);
@@ -63,8 +64,8 @@ void FillPatch(const T* image, size_t image_h, size_t image_w, size_t pitch, ptr
       FillZero(patch, w * width);
       continue;
     }
-    const T* from = image + (y * iw + left + static_cast<ptrdiff_t>(before)) *
-                                static_cast<ptrdiff_t>(pitch);
+    const T* from =
+        image + (y * iw + left + static_cast<ptrdiff_t>(before)) * static_cast<ptrdiff_t>(pitch);
     FillZero(patch, before * width);
     CopyPixels(from, pitch, channels, end - before, width, patch + before * width);
     FillZero(patch + end * width, (w - end) * width);

@@ -22,7 +22,7 @@ struct WeightGradPlan {
   ConvBlocks blocks;
   std::size_t in_c, out_c;  // of one group
   std::size_t patch_h, patch_w;
-  bool inside;  // windows of one tap, all inside x
+  bool inside;           // windows of one tap, all inside x
   std::size_t dy_pitch;  // of the copy; 0: dy is read where it is
   std::size_t patch_bytes, thread_bytes;
 };
@@ -33,7 +33,8 @@ inline WeightGradPlan plan_weight_grad(const Conv2dShape& s, std::size_t element
   p.in_c = s.in_c / s.groups;
   p.out_c = s.out_c / s.groups;
   // A block's patch and a tile's part of dy (a cache line a place) share L1.
-  p.blocks = ConvBlocks::cut(s.batch, s.out_h(), s.out_w(), s.stride_h * s.stride_w > 1 ? 128 : 256);
+  p.blocks =
+      ConvBlocks::cut(s.batch, s.out_h(), s.out_w(), s.stride_h * s.stride_w > 1 ? 128 : 256);
   p.patch_h = ConvPatch::extent(p.blocks.block_rows, s.stride_h, s.kernel_h, s.dilation_h);
   p.patch_w = ConvPatch::extent(p.blocks.block_cols, s.stride_w, s.kernel_w, s.dilation_w);
   p.inside = s.kernel_h == 1 && s.kernel_w == 1 && s.pad_top + s.pad_left == 0 &&
@@ -44,8 +45,7 @@ inline WeightGradPlan plan_weight_grad(const Conv2dShape& s, std::size_t element
   if (s.out_c % (4 * line) == 0) p.dy_pitch = (p.out_c + line - 1) / line * line + line;
   const std::size_t width = (s.kernel_w == 1 ? 2 : 1) * line;
   const std::size_t slack = 4 * line;  // the last place's vectors may reach beyond the patch
-  p.patch_bytes =
-      (p.blocks.block_images * p.patch_h * p.patch_w * width + slack) * element_bytes;
+  p.patch_bytes = (p.blocks.block_images * p.patch_h * p.patch_w * width + slack) * element_bytes;
   p.patch_bytes = (p.patch_bytes + 63) / 64 * 64;
   p.thread_bytes = p.patch_bytes + p.blocks.places() * p.dy_pitch * element_bytes;
   return p;
@@ -154,7 +154,8 @@ HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
   HWY_ALIGN T edge[MR * NV * kMost] = {};
   for (int i = 0; i < MR * NV && !s.from_zero; ++i) {
-    const T* from = dw + static_cast<size_t>(i / NV) * s.dw_row + static_cast<size_t>(i % NV) * s.dw_step;
+    const T* from =
+        dw + static_cast<size_t>(i / NV) * s.dw_row + static_cast<size_t>(i % NV) * s.dw_step;
     std::memcpy(edge + static_cast<size_t>(i) * kMost, from, valid[i % NV] * sizeof(T));
   }
   GradChain<MR, NV, T>(s, s.dy + co, x, edge, NV * kMost, kMost);
@@ -172,12 +173,24 @@ void GradColumn(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* 
   for (size_t tiles = (rows + kMost - 1) / kMost; tiles > 0; --tiles) {
     const size_t mr = (rows + tiles - 1) / tiles;
     switch (mr) {
-      case 1: GradTile<1, NV, T>(s, co, x, dw, valid); break;
-      case 2: GradTile<2, NV, T>(s, co, x, dw, valid); break;
-      case 3: GradTile<3, NV, T>(s, co, x, dw, valid); break;
-      case 4: GradTile<4, NV, T>(s, co, x, dw, valid); break;
-      case 5: if constexpr (NV < 3) GradTile<5, NV, T>(s, co, x, dw, valid); break;
-      default: if constexpr (NV < 3) GradTile<6, NV, T>(s, co, x, dw, valid); break;
+      case 1:
+        GradTile<1, NV, T>(s, co, x, dw, valid);
+        break;
+      case 2:
+        GradTile<2, NV, T>(s, co, x, dw, valid);
+        break;
+      case 3:
+        GradTile<3, NV, T>(s, co, x, dw, valid);
+        break;
+      case 4:
+        GradTile<4, NV, T>(s, co, x, dw, valid);
+        break;
+      case 5:
+        if constexpr (NV < 3) GradTile<5, NV, T>(s, co, x, dw, valid);
+        break;
+      default:
+        if constexpr (NV < 3) GradTile<6, NV, T>(s, co, x, dw, valid);
+        break;
     }
     co += mr;
     rows -= mr;
@@ -243,8 +256,10 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
       s.dy = block_dy;
       s.dy_pitch = c.out_c;
     }
-    const ptrdiff_t top = static_cast<ptrdiff_t>(b.row * c.stride_h) - static_cast<ptrdiff_t>(c.pad_top);
-    const ptrdiff_t left = static_cast<ptrdiff_t>(b.col * c.stride_w) - static_cast<ptrdiff_t>(c.pad_left);
+    const ptrdiff_t top =
+        static_cast<ptrdiff_t>(b.row * c.stride_h) - static_cast<ptrdiff_t>(c.pad_top);
+    const ptrdiff_t left =
+        static_cast<ptrdiff_t>(b.col * c.stride_w) - static_cast<ptrdiff_t>(c.pad_left);
     for (size_t m = chunk; m < chunk_end; ++m) {
       const size_t ci = m * k.width, channels = std::min(k.width, p.in_c - ci);
       const size_t width = k.few ? channels : (channels + lanes - 1) / lanes * lanes;
@@ -330,7 +345,7 @@ HWY_EXPORT(WeightGradF64);
 
 template <class T>
 void weight_grad(const Conv2dShape& shape, const T* x, const T* dy, T* dw, bool accumulate,
-                      std::span<std::byte> scratch) {
+                 std::span<std::byte> scratch) {
   const WeightGradPlan plan = plan_weight_grad(shape, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
     HWY_DYNAMIC_DISPATCH(WeightGradF32)(plan, x, dy, dw, accumulate, scratch.data());
@@ -339,13 +354,14 @@ void weight_grad(const Conv2dShape& shape, const T* x, const T* dy, T* dw, bool 
   }
 }
 template void weight_grad<float>(const Conv2dShape&, const float*, const float*, float*, bool,
-                                      std::span<std::byte>);
-template void weight_grad<double>(const Conv2dShape&, const double*, const double*, double*,
-                                       bool, std::span<std::byte>);
+                                 std::span<std::byte>);
+template void weight_grad<double>(const Conv2dShape&, const double*, const double*, double*, bool,
+                                  std::span<std::byte>);
 
 template <class T>
 std::size_t weight_grad_scratch_bytes(const Conv2dShape& shape) {
-  return plan_weight_grad(shape, sizeof(T)).thread_bytes * static_cast<std::size_t>(pool::threads());
+  return plan_weight_grad(shape, sizeof(T)).thread_bytes *
+         static_cast<std::size_t>(pool::threads());
 }
 template std::size_t weight_grad_scratch_bytes<float>(const Conv2dShape&);
 template std::size_t weight_grad_scratch_bytes<double>(const Conv2dShape&);

@@ -11,7 +11,7 @@ namespace ebb::kernels::conv {
 
 template <class T>
 void weight_grad(const Conv2dShape& shape, const T* x, const T* dy, T* dw, bool accumulate,
-                      std::span<std::byte> scratch);
+                 std::span<std::byte> scratch);
 
 template <class T>
 std::size_t weight_grad_scratch_bytes(const Conv2dShape& shape);

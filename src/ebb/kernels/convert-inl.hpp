@@ -69,7 +69,8 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const f16* p) {
       hn::Mul(hn::ConvertTo(d, hn::BitCast(di, magnitude)), hn::Set(d, 5.9604644775390625e-8f));
   const auto special = hn::Or(hn::ShiftLeft<13>(magnitude), hn::Set(du, 0x7f800000u));
   const auto quiet = hn::Or(special, hn::Set(du, 0x400000u));
-  auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x400)), hn::BitCast(du, small), normal);
+  const auto is_small = hn::Lt(magnitude, hn::Set(du, 0x400));
+  auto result = hn::IfThenElse(is_small, hn::BitCast(du, small), normal);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7bff)), special, result);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7c00)), quiet, result);
   return hn::BitCast(d, hn::Or(result, sign));

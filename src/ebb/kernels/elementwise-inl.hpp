@@ -74,8 +74,8 @@ struct Same {
   }
 };
 
-// y[i] = f(d, operands[i]...). With kInStep several vectors go through f side by side (it pays where
-// f is long; f must take wide vectors).
+// y[i] = f(d, operands[i]...). With kInStep several vectors go through f side by side (it pays
+// where f is long; f must take wide vectors).
 template <bool kInStep, class T, class F, class... Operand>
 HWY_INLINE void Map(T* y, std::size_t n, F f, Operand... in) {
   const hn::ScalableTag<T> d;

@@ -43,8 +43,10 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
                                    IfThenElse(Gt(v, Set(d, b)), Set(d, b), v)));
     case Unary::square:
       if constexpr (sizeof(T) == 8 && std::is_integral_v<T>) {  // no 64-bit vector product
-        for (std::size_t i = 0; i < n; ++i)
-          y[i] = static_cast<T>(static_cast<std::uint64_t>(x[i]) * static_cast<std::uint64_t>(x[i]));
+        for (std::size_t i = 0; i < n; ++i) {
+          const auto u = static_cast<std::uint64_t>(x[i]);
+          y[i] = static_cast<T>(u * u);
+        }
         return;
       } else {
         return map::Map<sizeof(T) == 4>(
@@ -84,44 +86,6 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
 }
 #undef EBB_UNARY
 
-// Likewise: the gradient for the saved vector s and the incoming vector g.
-#define EBB_UNARY_GRAD(name, expression)                                                      \
-  case UnaryGrad::name:                                                                       \
-    return map::Map<sizeof(T) == 4>(                                                          \
-        dx, n,                                                                                \
-        [=](auto d, auto s, auto g) EBB_MAP_LAMBDA {                                          \
-          (void)d;                                                                            \
-          return expression;                                                                  \
-        },                                                                                    \
-        map::Array<T>{saved}, map::Array<T>{dy})
-
-template <class T>
-void UnaryGradRow(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n,
-                  Scalars scalars) {
-  const T a = static_cast<T>(scalars.a), b = static_cast<T>(scalars.b);
-  const T two_over_sqrt_pi = static_cast<T>(1.12837916709551257);
-  switch (op) {
-    EBB_UNARY_GRAD(relu, IfThenElseZero(Gt(s, Zero(d)), g));
-    EBB_UNARY_GRAD(leaky_relu,
-                   IfThenElse(Gt(s, Zero(d)), g, Mul(g, Set(d, a))));
-    EBB_UNARY_GRAD(elu, IfThenElse(Gt(s, Zero(d)), g,
-                                       Mul(g, Add(s, Set(d, a)))));
-    EBB_UNARY_GRAD(tanh, Mul(g, NegMulAdd(s, s, Set(d, T(1)))));
-    EBB_UNARY_GRAD(sigmoid, Mul(g, Mul(s, Sub(Set(d, T(1)), s))));
-    EBB_UNARY_GRAD(softplus, Mul(g, Sigmoid(d, s)));
-    EBB_UNARY_GRAD(gelu, Mul(g, GeluGrad(d, s)));
-    EBB_UNARY_GRAD(gelu_tanh, Mul(g, GeluTanhGrad(d, s)));
-    EBB_UNARY_GRAD(silu, Mul(g, SiluGrad(d, s)));
-    EBB_UNARY_GRAD(erf, Mul(Mul(g, Set(d, two_over_sqrt_pi)),
-                                Exp(d, Neg(Mul(s, s)))));
-    EBB_UNARY_GRAD(abs, IfThenElse(Gt(s, Zero(d)), g,
-                                       IfThenElseZero(Lt(s, Zero(d)), Neg(g))));
-    EBB_UNARY_GRAD(clip, IfThenElseZero(
-        And(Ge(s, Set(d, a)), Le(s, Set(d, b))), g));
-  }
-}
-#undef EBB_UNARY_GRAD
-
 template <class Half>
 void UnaryHalf(Unary op, const Half* x, Half* y, std::size_t n, Scalars scalars) {
   HWY_ALIGN float block[map::kBlock];
@@ -130,19 +94,6 @@ void UnaryHalf(Unary op, const Half* x, Half* y, std::size_t n, Scalars scalars)
     WidenBlock(x + i, block, m);
     UnaryRow<float>(op, block, block, m, scalars);
     NarrowBlock(block, y + i, m);
-  }
-}
-
-template <class Half>
-void UnaryGradHalf(UnaryGrad op, const Half* saved, const Half* dy, Half* dx, std::size_t n,
-                   Scalars scalars) {
-  HWY_ALIGN float block[map::kBlock], grad[map::kBlock];
-  for (std::size_t i = 0; i < n; i += map::kBlock) {
-    const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
-    WidenBlock(saved + i, block, m);
-    WidenBlock(dy + i, grad, m);
-    UnaryGradRow<float>(op, block, grad, grad, m, scalars);
-    NarrowBlock(grad, dx + i, m);
   }
 }
 
@@ -170,29 +121,6 @@ void UnaryRange(Element element, Unary op, const void* x, void* y, std::size_t b
   }
 }
 
-void UnaryGradRange(Element element, UnaryGrad op, const void* saved, const void* dy, void* dx,
-                    std::size_t begin, std::size_t end, bool stream, Scalars scalars) {
-  const auto row = [&]<class T>(T*) HWY_ATTR {
-    const T* s = static_cast<const T*>(saved) + begin;
-    const T* g = static_cast<const T*>(dy) + begin;
-    T* to = static_cast<T*>(dx) + begin;
-    if constexpr (sizeof(T) == 2) {
-      UnaryGradHalf<T>(op, s, g, to, end - begin, scalars);
-    } else {
-      map::InBlocks(to, end - begin, stream, [&](std::size_t i, std::size_t m, T* p) {
-        UnaryGradRow<T>(op, s + i, g + i, p, m, scalars);
-      });
-    }
-  };
-  switch (element) {
-    case Element::f32: return row(static_cast<float*>(nullptr));
-    case Element::f64: return row(static_cast<double*>(nullptr));
-    case Element::bf16: return row(static_cast<bf16*>(nullptr));
-    case Element::f16: return row(static_cast<f16*>(nullptr));
-    default: std::abort();
-  }
-}
-
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -200,7 +128,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 HWY_EXPORT(UnaryRange);
-HWY_EXPORT(UnaryGradRange);
 
 template <class T>
 void unary(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
@@ -210,24 +137,10 @@ void unary(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
   });
 }
 
-template <class T>
-void unary_grad(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n,
-                Scalars scalars) {
-  const bool stream = n * sizeof(T) >= kStreamBytes;
-  pool::parallel_for(n, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(UnaryGradRange)
-    (element_of<T>(), op, saved, dy, dx, begin, end, stream, scalars);
-  });
-}
-
-#define EBB_INSTANTIATE(T)                                                   \
-  template void unary<T>(Unary, const T*, T*, std::size_t, Scalars);         \
-  template void unary_grad<T>(UnaryGrad, const T*, const T*, T*, std::size_t, Scalars)
-EBB_INSTANTIATE(float);
-EBB_INSTANTIATE(double);
-EBB_INSTANTIATE(bf16);
-EBB_INSTANTIATE(f16);
-#undef EBB_INSTANTIATE
+template void unary<float>(Unary, const float*, float*, std::size_t, Scalars);
+template void unary<double>(Unary, const double*, double*, std::size_t, Scalars);
+template void unary<bf16>(Unary, const bf16*, bf16*, std::size_t, Scalars);
+template void unary<f16>(Unary, const f16*, f16*, std::size_t, Scalars);
 template void unary<std::int32_t>(Unary, const std::int32_t*, std::int32_t*, std::size_t, Scalars);
 template void unary<std::int64_t>(Unary, const std::int64_t*, std::int64_t*, std::size_t, Scalars);
 

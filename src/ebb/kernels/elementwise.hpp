@@ -67,7 +67,8 @@ void compare(Compare op, const Broadcast<2>& walk, const T* a, const T* b, bool*
 void logic(Logic op, const Broadcast<2>& walk, const bool* a, const bool* b, bool* y);
 void logical_not(const bool* x, bool* y, std::size_t n);
 
-// y = condition ? a : b, broadcast, for elements of 1, 2, 4 or 8 bytes; walk operands in that order.
+// y = condition ? a : b, broadcast, for elements of 1, 2, 4 or 8 bytes; the walk's operands are in
+// that order.
 void where(const Broadcast<3>& walk, std::size_t element_bytes, const bool* condition,
            const void* a, const void* b, void* y);
 

@@ -105,8 +105,8 @@ HWY_INLINE V ExpInRange(D d, V x) {
   return Mul(Mul(p, PowerOfTwo(d, half)), PowerOfTwo(d, Sub(n, half)));
 }
 
-// e^x for x in [-104, 0], subnormals included, in fewer steps: 2^(n + 64) is always a number, so the
-// exponent is added to the bits of the polynomial, and one product takes the 64 away.
+// e^x for x in [-104, 0], subnormals included, in fewer steps: 2^(n + 64) is always a number, so
+// the exponent is added to the bits of the polynomial, and one product takes the 64 away.
 template <class D, class V>
 HWY_INLINE V ExpNegative(D d, V x) {
   const SignedOf<D> di;
@@ -434,8 +434,8 @@ HWY_INLINE V GeluGrad(D d, V x) {
   if constexpr (kIsDouble<D>) {
     return PerLane(d, x, [](double v) {
       const double c = std::fmax(-40.0, std::fmin(40.0, v));
-      const double g = detail::NormalCdfDouble(c) + c * detail::kInvSqrt2Pi * std::exp(-0.5 * c * c);
-      return std::isnan(v) ? v : g;
+      const double density = detail::kInvSqrt2Pi * std::exp(-0.5 * c * c);
+      return std::isnan(v) ? v : detail::NormalCdfDouble(c) + c * density;
     });
   } else {
     V gauss;

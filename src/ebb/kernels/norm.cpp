@@ -317,10 +317,10 @@ void norm_forward(NormArrays<T> a, std::size_t rows) {
 template <class T>
 void norm_backward(NormArrays<T> a, std::size_t rows) {
   // Enough rows that handing the sums from core to core costs little, few enough that x and dy are
-  // still in the core's own cache when its turn comes.
-  constexpr std::size_t kPartBytes = std::size_t{128} << 10;
+  // still in the core's own cache (or, of long rows, in the shared one) when its turn comes.
+  constexpr std::size_t kPartBytes = std::size_t{256} << 10, kFewRows = 16;
   const std::size_t row_bytes = std::max<std::size_t>(1, 2 * a.n * sizeof(T));
-  const std::size_t part_rows = std::clamp<std::size_t>(kPartBytes / row_bytes, 1, kMostRows);
+  const std::size_t part_rows = std::clamp(kPartBytes / row_bytes, kFewRows, kMostRows);
   a.stream = a.out != nullptr && a.dy != a.out && worth_streaming(a.out, a.n * sizeof(T), rows);
   Turns turns;
   pool::parallel_for(rows, part_rows, [&](std::size_t first, std::size_t last) {

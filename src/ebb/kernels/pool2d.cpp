@@ -246,25 +246,25 @@ void AvgGradRows(const Pool2dShape& s, const T* dy, T* dx, bool count_padding, s
   }
 }
 
-#define EBB_POOL2D_FOR(T, NAME)                                                                   \
-  void MaxRows##NAME(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {          \
-    MaxRows(s, x, y, begin, end);                                                                 \
-  }                                                                                               \
-  void PickRows##NAME(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin,           \
-                      size_t end) {                                                               \
-    PickRows(s, x, v, y, begin, end);                                                             \
-  }                                                                                               \
-  void MaxGradImage##NAME(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n,         \
-                          size_t first, size_t last) {                                            \
-    MaxGradImage(s, x, dy, dx, n, first, last);                                                   \
-  }                                                                                               \
-  void AvgRows##NAME(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin,    \
-                     size_t end) {                                                                \
-    AvgRows(s, x, y, count_padding, begin, end);                                                  \
-  }                                                                                               \
-  void AvgGradRows##NAME(const Pool2dShape& s, const T* dy, T* dx, bool count_padding,            \
-                         size_t begin, size_t end) {                                              \
-    AvgGradRows(s, dy, dx, count_padding, begin, end);                                            \
+#define EBB_POOL2D_FOR(T, NAME)                                                                \
+  void MaxRows##NAME(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {       \
+    MaxRows(s, x, y, begin, end);                                                              \
+  }                                                                                            \
+  void PickRows##NAME(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin,        \
+                      size_t end) {                                                            \
+    PickRows(s, x, v, y, begin, end);                                                          \
+  }                                                                                            \
+  void MaxGradImage##NAME(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n,      \
+                          size_t first, size_t last) {                                         \
+    MaxGradImage(s, x, dy, dx, n, first, last);                                                \
+  }                                                                                            \
+  void AvgRows##NAME(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin, \
+                     size_t end) {                                                             \
+    AvgRows(s, x, y, count_padding, begin, end);                                               \
+  }                                                                                            \
+  void AvgGradRows##NAME(const Pool2dShape& s, const T* dy, T* dx, bool count_padding,         \
+                         size_t begin, size_t end) {                                           \
+    AvgGradRows(s, dy, dx, count_padding, begin, end);                                         \
   }
 EBB_POOL2D_FOR(float, F32)
 EBB_POOL2D_FOR(double, F64)
@@ -303,10 +303,10 @@ std::size_t out_row(const Pool2dShape& s) {
 }  // namespace pooling
 
 // The vector code for the element type.
-#define EBB_POOL2D_CALL(NAME, ...)                       \
-  if constexpr (sizeof(T) == sizeof(float)) {            \
+#define EBB_POOL2D_CALL(NAME, ...)                         \
+  if constexpr (sizeof(T) == sizeof(float)) {              \
     HWY_DYNAMIC_DISPATCH(pooling::NAME##F32)(__VA_ARGS__); \
-  } else {                                               \
+  } else {                                                 \
     HWY_DYNAMIC_DISPATCH(pooling::NAME##F64)(__VA_ARGS__); \
   }
 
@@ -335,8 +335,10 @@ void max_pool2d_grad(const Pool2dShape& s, const T* x, const T* dy, T* dx) {
   const std::size_t line = 64 / sizeof(T), lines = (s.channels + line - 1) / line;
   const std::size_t wanted = 2 * static_cast<std::size_t>(pool::threads());
   const std::size_t images = std::max<std::size_t>(1, s.batch);
-  const std::size_t parts = std::clamp<std::size_t>(wanted / images, 1, std::max<std::size_t>(1, lines));
-  const std::size_t work = (s.in_h * s.in_w * s.channels + 2 * s.out_h() * pooling::out_row(s)) / parts;
+  const std::size_t parts =
+      std::clamp<std::size_t>(wanted / images, 1, std::max<std::size_t>(1, lines));
+  const std::size_t work =
+      (s.in_h * s.in_w * s.channels + 2 * s.out_h() * pooling::out_row(s)) / parts;
   pool::parallel_for(s.batch * parts, pooling::row_grain(work), [&](std::size_t b, std::size_t e) {
     for (std::size_t u = b; u < e; ++u) {
       const std::size_t part = u % parts, first = part * lines / parts * line;
@@ -361,11 +363,11 @@ void avg_pool2d_grad(const Pool2dShape& s, const T* dy, T* dx, bool count_paddin
   });
 }
 
-#define EBB_POOL2D_FOR(T)                                                          \
-  template void max_pool2d<T>(const Pool2dShape&, const T*, T*);                   \
-  template void max_pool2d_pick<T>(const Pool2dShape&, const T*, const T*, T*);    \
-  template void max_pool2d_grad<T>(const Pool2dShape&, const T*, const T*, T*);    \
-  template void avg_pool2d<T>(const Pool2dShape&, const T*, T*, bool);             \
+#define EBB_POOL2D_FOR(T)                                                       \
+  template void max_pool2d<T>(const Pool2dShape&, const T*, T*);                \
+  template void max_pool2d_pick<T>(const Pool2dShape&, const T*, const T*, T*); \
+  template void max_pool2d_grad<T>(const Pool2dShape&, const T*, const T*, T*); \
+  template void avg_pool2d<T>(const Pool2dShape&, const T*, T*, bool);          \
   template void avg_pool2d_grad<T>(const Pool2dShape&, const T*, T*, bool)
 EBB_POOL2D_FOR(float);
 EBB_POOL2D_FOR(double);

@@ -218,6 +218,12 @@ void each_output(const Reduction& r, Task task) {
   });
 }
 
+// Equal, or both NaN.
+template <class A>
+bool same(A a, A b) {
+  return a == b || (a != a && b != b);
+}
+
 // Whether a takes the place of b as the largest so far.
 template <class A>
 bool larger(A a, A b) {
@@ -251,8 +257,7 @@ void argmax(const Reduction& r, const T* x, std::int64_t* y) {
       for (std::size_t i = 0;; ++i) {
         const T* run = x + from + r.reduced.offset(i);
         std::size_t j = 0;
-        while (j < r.inner && !(value(run[j]) == best || (best != best && value(run[j]) != value(run[j]))))
-          ++j;
+        while (j < r.inner && !same(value(run[j]), best)) ++j;
         place += static_cast<std::int64_t>(j);
         if (j < r.inner) break;
       }

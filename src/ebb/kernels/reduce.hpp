@@ -4,15 +4,15 @@
 // - The last axis is kept: every output element is one chain over the reduced elements in row-major
 //   order. With `accumulate` the chain starts from what the output holds, so that rows may come in
 //   parts of any size.
-// - The last axis is reduced: the reduced axes at the end (without axis 0, unless there is no other)
-//   are one contiguous run. A run is cut into blocks of 4096; in a block element i belongs to virtual
-//   lane i % 16, each lane a chain, then lane l takes in lane l + 8, then + 4, + 2, + 1; the blocks
-//   of a run are chained; then runs are chained, from the output's value with `accumulate`.
+// - The last axis is reduced: the reduced axes at the end (without axis 0, unless there is no
+//   other) are one contiguous run. A run is cut into blocks of 4096; in a block element i belongs to
+//   virtual lane i % 16, each lane a chain, then lane l takes in lane l + 8, then + 4, + 2, + 1; the
+//   blocks of a run are chained; then runs are, from the output's value with `accumulate`.
 //
 // So a sum over the first axis, with or without others, may be cut between rows at will.
 //
-// Element types: float, double; bf16 and f16, reduced in f32; int32_t and int64_t for sum, prod, max
-// and min (they wrap). NaN wins in max and min; argmax gives the first NaN.
+// Element types: float, double; bf16 and f16, reduced in f32; int32_t and int64_t for sum, prod,
+// max and min (they wrap). NaN wins in max and min; argmax gives the first NaN.
 #pragma once
 
 #include <cstddef>

@@ -53,20 +53,24 @@ HWY_INLINE T row_max(const T* x, std::size_t n) {
   return max.total();
 }
 
-// e^x for x <= 0. In f32, values that would be subnormal are 0: beside the 1 of the row's maximum
-// they are nothing, and the short way is a quarter faster.
+// e^x for x <= 0 (and up to 88). In f32, results below about 1e-38 are 0: beside the 1 of the row's
+// maximum they are nothing, and so no step is needed but these. x = k ln2 + r; the float t holds
+// k + 127 in its low bits, which are the exponent bits of 2^k, all zero where k is -127.
 template <class T>
 HWY_INLINE RowVec<T> exp_below(RowVec<T> x) {
   const RowTag<T> d;
   if constexpr (sizeof(T) == 8) {
     return Exp(d, x);
   } else {
-    hn::Vec<hn::RebindToSigned<RowTag<T>>> n;
-    const auto lowest = hn::Set(d, -87.3f);
-    const auto limited = hn::Max(lowest, x);  // in this order a NaN stays
-    const auto r = detail::ReduceExp(d, limited, n);
-    const auto p = hn::Mul(detail::ExpReduced(d, r), detail::PowerOfTwo(d, n));
-    return hn::IfThenZeroElse(hn::Lt(x, lowest), p);
+    const hn::RebindToSigned<RowTag<T>> di;
+    const auto magic = hn::Set(d, detail::kRoundMagic + 127);
+    const auto limited = hn::Max(hn::Set(d, -88.0f), x);  // in this order a NaN stays
+    const auto t = hn::MulAdd(limited, hn::Set(d, detail::kLog2e), magic);
+    const auto k = hn::Sub(t, magic);
+    const auto r = hn::NegMulAdd(k, hn::Set(d, detail::kLn2Lo),
+                                 hn::NegMulAdd(k, hn::Set(d, detail::kLn2Hi), limited));
+    const auto power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, t)));
+    return hn::Mul(detail::ExpReduced(d, r), power);
   }
 }
 

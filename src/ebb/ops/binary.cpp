@@ -46,8 +46,8 @@ void give_summed(Back& back, int i, const Tensor& gradient) {
 template <Binary kFunction>
 Spec BinaryOp<kFunction>::shape(const Spec& a, const Spec& b) const {
   if (a.dtype != b.dtype) {
-    throw Error(fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a),
-                            to_string(b)));
+    throw Error(
+        fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a), to_string(b)));
   }
   const bool integer = a.dtype == DType::i32 || a.dtype == DType::i64;
   if (!is_float(a.dtype) && !(integer && kFunction != Binary::pow)) {
@@ -84,33 +84,53 @@ void BinaryOp<kFunction>::grad(Back& back) const {
   if (back.wants(0)) {
     switch (kFunction) {
       case Binary::add:
-      case Binary::sub: give_summed(back, 0, d); break;
-      case Binary::mul: give_summed(back, 0, d * b()); break;
-      case Binary::div: give_summed(back, 0, d / b()); break;
+      case Binary::sub:
+        give_summed(back, 0, d);
+        break;
+      case Binary::mul:
+        give_summed(back, 0, d * b());
+        break;
+      case Binary::div:
+        give_summed(back, 0, d / b());
+        break;
       case Binary::pow: {  // b a^(b - 1), but 0 for 0^0, not 0 times infinity
         const Tensor zero = zero_of(d), one = Tensor::scalar(1, d.dtype());
         const Tensor both = logical_and(equal(a(), zero), equal(b(), zero));
         give_summed(back, 0, d * b() * pow(a(), where(both, one, b() - 1.0)));
         break;
       }
-      case Binary::minimum: give_summed(back, 0, where(less_equal(a(), b()), d, zero_of(d))); break;
-      case Binary::maximum: give_summed(back, 0, where(greater_equal(a(), b()), d, zero_of(d)));
+      case Binary::minimum:
+        give_summed(back, 0, where(less_equal(a(), b()), d, zero_of(d)));
+        break;
+      case Binary::maximum:
+        give_summed(back, 0, where(greater_equal(a(), b()), d, zero_of(d)));
     }
   }
   if (back.wants(1)) {
     switch (kFunction) {
-      case Binary::add: give_summed(back, 1, d); break;
-      case Binary::sub: give_summed(back, 1, neg(d)); break;
-      case Binary::mul: give_summed(back, 1, d * a()); break;
-      case Binary::div: give_summed(back, 1, neg(d * back.out() / b())); break;
+      case Binary::add:
+        give_summed(back, 1, d);
+        break;
+      case Binary::sub:
+        give_summed(back, 1, neg(d));
+        break;
+      case Binary::mul:
+        give_summed(back, 1, d * a());
+        break;
+      case Binary::div:
+        give_summed(back, 1, neg(d * back.out() / b()));
+        break;
       case Binary::pow: {  // a^b log(a), which is 0 where a is 0
         const Tensor is_zero = equal(a(), zero_of(d));
         const Tensor base = where(is_zero, Tensor::scalar(1, d.dtype()), a());
         give_summed(back, 1, d * where(is_zero, zero_of(d), pow(base, b()) * log(base)));
         break;
       }
-      case Binary::minimum: give_summed(back, 1, where(less_equal(a(), b()), zero_of(d), d)); break;
-      case Binary::maximum: give_summed(back, 1, where(greater_equal(a(), b()), zero_of(d), d));
+      case Binary::minimum:
+        give_summed(back, 1, where(less_equal(a(), b()), zero_of(d), d));
+        break;
+      case Binary::maximum:
+        give_summed(back, 1, where(greater_equal(a(), b()), zero_of(d), d));
     }
   }
 }

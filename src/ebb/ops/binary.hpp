@@ -16,13 +16,20 @@ namespace binary_detail {
 constexpr const char* name_of(kernels::Binary f) {
   using enum kernels::Binary;
   switch (f) {
-    case add: return "add";
-    case sub: return "sub";
-    case mul: return "mul";
-    case div: return "div";
-    case pow: return "pow";
-    case minimum: return "minimum";
-    case maximum: return "maximum";
+    case add:
+      return "add";
+    case sub:
+      return "sub";
+    case mul:
+      return "mul";
+    case div:
+      return "div";
+    case pow:
+      return "pow";
+    case minimum:
+      return "minimum";
+    case maximum:
+      return "maximum";
   }
   return "";
 }
@@ -31,10 +38,14 @@ constexpr Needs needs_of(kernels::Binary f, int input) {
   using enum kernels::Binary;
   switch (f) {
     case add:
-    case sub: return Needs::nothing();
-    case mul: return Needs::input(1 - input);
-    case div: return input == 0 ? Needs::input(1) : Needs::input(1) | Needs::output();
-    default: return Needs::input(0) | Needs::input(1);
+    case sub:
+      return Needs::nothing();
+    case mul:
+      return Needs::input(1 - input);
+    case div:
+      return input == 0 ? Needs::input(1) : Needs::input(1) | Needs::output();
+    default:
+      return Needs::input(0) | Needs::input(1);
   }
 }
 

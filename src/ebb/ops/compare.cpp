@@ -16,8 +16,8 @@ using kernels::Logic;
 
 void check_same_type(const char* op, const Spec& a, const Spec& b) {
   if (a.dtype != b.dtype) {
-    throw Error(fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a),
-                            to_string(b)));
+    throw Error(
+        fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a), to_string(b)));
   }
 }
 

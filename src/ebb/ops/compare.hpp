@@ -11,12 +11,18 @@ namespace compare_detail {
 constexpr const char* name_of(kernels::Compare f) {
   using enum kernels::Compare;
   switch (f) {
-    case eq: return "equal";
-    case ne: return "not_equal";
-    case lt: return "less";
-    case le: return "less_equal";
-    case gt: return "greater";
-    case ge: return "greater_equal";
+    case eq:
+      return "equal";
+    case ne:
+      return "not_equal";
+    case lt:
+      return "less";
+    case le:
+      return "less_equal";
+    case gt:
+      return "greater";
+    case ge:
+      return "greater_equal";
   }
   return "";
 }

@@ -45,23 +45,34 @@ Conv2dShape sizes(const char* op, const Conv2dOptions& o, const Shape& x, const 
                   const std::string& found) {
   check_options(op, o);
   if (w[3] * o.groups != x[3])
-    throw Error(fmt::format("{}: {} do not go together: {} channels in {} group(s) need a weight "
-                            "with {} of them, found {}",
-                            op, found, x[3], o.groups, x[3] / o.groups, w[3]));
+    throw Error(
+        fmt::format("{}: {} do not go together: {} channels in {} group(s) need a weight "
+                    "with {} of them, found {}",
+                    op, found, x[3], o.groups, x[3] / o.groups, w[3]));
   if (w[0] % o.groups != 0)
-    throw Error(fmt::format("{}: {} output channels do not divide into {} groups", op, w[0],
-                            o.groups));
-  Conv2dShape s{.batch = count(x[0]), .in_h = count(x[1]), .in_w = count(x[2]), .in_c = count(x[3]),
-                .out_c = count(w[0]), .kernel_h = count(w[1]), .kernel_w = count(w[2]),
-                .stride_h = count(o.stride[0]), .stride_w = count(o.stride[1]),
-                .dilation_h = count(o.dilation[0]), .dilation_w = count(o.dilation[1]),
-                .pad_top = count(o.padding[0]), .pad_bottom = count(o.padding[1]),
-                .pad_left = count(o.padding[2]), .pad_right = count(o.padding[3]),
+    throw Error(
+        fmt::format("{}: {} output channels do not divide into {} groups", op, w[0], o.groups));
+  Conv2dShape s{.batch = count(x[0]),
+                .in_h = count(x[1]),
+                .in_w = count(x[2]),
+                .in_c = count(x[3]),
+                .out_c = count(w[0]),
+                .kernel_h = count(w[1]),
+                .kernel_w = count(w[2]),
+                .stride_h = count(o.stride[0]),
+                .stride_w = count(o.stride[1]),
+                .dilation_h = count(o.dilation[0]),
+                .dilation_w = count(o.dilation[1]),
+                .pad_top = count(o.padding[0]),
+                .pad_bottom = count(o.padding[1]),
+                .pad_left = count(o.padding[2]),
+                .pad_right = count(o.padding[3]),
                 .groups = count(o.groups)};
   if (s.out_h() == 0 || s.out_w() == 0)
-    throw Error(fmt::format("{}: a kernel of {}x{} does not fit an image of {}x{} with this padding "
-                            "and dilation",
-                            op, w[1], w[2], x[1], x[2]));
+    throw Error(
+        fmt::format("{}: a kernel of {}x{} does not fit an image of {}x{} with this padding "
+                    "and dilation",
+                    op, w[1], w[2], x[1], x[2]));
   return s;
 }
 
@@ -83,7 +94,8 @@ Conv2dShape forward_sizes(const char* op, const Conv2dOptions& o, const Spec& x,
 
 void check_dy(const char* op, const Spec& dy, const Conv2dShape& s) {
   if (dy.shape != out_shape(s))
-    throw Error(fmt::format("{}: dy is {}, expected {}", op, to_string(dy), to_string(out_shape(s))));
+    throw Error(
+        fmt::format("{}: dy is {}, expected {}", op, to_string(dy), to_string(out_shape(s))));
 }
 
 Conv2dShape input_grad_sizes(const Conv2dInputGrad& g, const Spec& dy, const Spec& w) {
@@ -104,7 +116,8 @@ Conv2dShape weight_grad_sizes(const Conv2dWeightGrad& g, Specs in) {
   check_options(g.name, g.options);
   const std::int64_t groups = g.options.groups;
   if (x.shape[3] % groups != 0)
-    throw Error(fmt::format("{}: {} channels do not divide into {} groups", g.name, x.shape[3], groups));
+    throw Error(
+        fmt::format("{}: {} channels do not divide into {} groups", g.name, x.shape[3], groups));
   const Shape w{dy.shape[3], g.kernel_h, g.kernel_w, x.shape[3] / groups};
   const Conv2dShape s = sizes(g.name, g.options, x.shape, w, pair(x, dy));
   check_dy(g.name, dy, s);
@@ -112,10 +125,13 @@ Conv2dShape weight_grad_sizes(const Conv2dWeightGrad& g, Specs in) {
 }
 
 Cost cost_of(const Conv2dShape& s, DType dtype) {
-  const double in = static_cast<double>(s.in_c / s.groups) * static_cast<double>(s.kernel_h * s.kernel_w);
-  const double out = static_cast<double>(s.batch * s.out_h() * s.out_w()) * static_cast<double>(s.out_c);
+  const double in =
+      static_cast<double>(s.in_c / s.groups) * static_cast<double>(s.kernel_h * s.kernel_w);
+  const double out =
+      static_cast<double>(s.batch * s.out_h() * s.out_w()) * static_cast<double>(s.out_c);
   const double x = static_cast<double>(s.batch * s.in_h * s.in_w) * static_cast<double>(s.in_c);
-  return {2 * in * out, (x + out + in * static_cast<double>(s.out_c)) * static_cast<double>(size_of(dtype))};
+  return {2 * in * out,
+          (x + out + in * static_cast<double>(s.out_c)) * static_cast<double>(size_of(dtype))};
 }
 
 // The larger element: 16-bit floats are computed in f32.
@@ -127,7 +143,8 @@ bool is_double(const Spec& s) { return s.dtype == DType::f64; }
 
 Spec Conv2d::shape(Specs in) const {
   if (in.size() < 2 || in.size() > 3)
-    throw Error(fmt::format("conv2d: takes x, a weight and perhaps a bias, found {} inputs", in.size()));
+    throw Error(
+        fmt::format("conv2d: takes x, a weight and perhaps a bias, found {} inputs", in.size()));
   const Conv2dShape s = forward_sizes(name, options, in[0], in[1]);
   if (in.size() == 3) {
     rows::check_same_type(name, in[0], in[2]);
@@ -164,24 +181,28 @@ void Conv2d::grad(Back& b) const {
   if (b.inputs() == 3 && b.wants(2)) b.give(2, sum_to(b.d(), b.in_spec(2).shape, b.take(2)));
 }
 
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
+              const Conv2dOptions& options) {
   const Tensor* in[] = {&x, &weight, &bias};
   return apply_all(Conv2d{options}, std::span(in, bias ? 3 : 2));
 }
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dOptions& o) {
   if (x.rank() != 3)
-    throw Error(fmt::format("conv1d: x is {}; expected (batch, length, channels)", to_string(x.spec())));
+    throw Error(
+        fmt::format("conv1d: x is {}; expected (batch, length, channels)", to_string(x.spec())));
   if (weight.rank() != 3)
-    throw Error(fmt::format("conv1d: the weight is {}; expected (out channels, length, in channels "
-                            "/ groups)",
-                            to_string(weight.spec())));
+    throw Error(
+        fmt::format("conv1d: the weight is {}; expected (out channels, length, in channels "
+                    "/ groups)",
+                    to_string(weight.spec())));
   const Shape &a = x.shape(), &w = weight.shape();
-  const Tensor y = conv2d(reshape(x, {a[0], 1, a[1], a[2]}), reshape(weight, {w[0], 1, w[1], w[2]}), bias,
-                          {.stride = {1, o.stride},
-                           .padding = {0, 0, o.padding[0], o.padding[1]},
-                           .dilation = {1, o.dilation},
-                           .groups = o.groups});
+  const Tensor y =
+      conv2d(reshape(x, {a[0], 1, a[1], a[2]}), reshape(weight, {w[0], 1, w[1], w[2]}), bias,
+             {.stride = {1, o.stride},
+              .padding = {0, 0, o.padding[0], o.padding[1]},
+              .dilation = {1, o.dilation},
+              .groups = o.groups});
   return reshape(y, {y.dim(0), y.dim(2), y.dim(3)});
 }
 
@@ -252,7 +273,8 @@ void Conv2dWeightGrad::run(Ins in, Out dw, Scratch scratch) const {
     kernels::copy_bytes(in[2].data, dw.data, dw.spec->bytes());
   rows::with_float(dw.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    kernels::conv2d_weight_grad<T>(s, in[0].as<T>(), in[1].as<T>(), dw.as<T>(), accumulate, scratch);
+    kernels::conv2d_weight_grad<T>(s, in[0].as<T>(), in[1].as<T>(), dw.as<T>(), accumulate,
+                                   scratch);
   });
 }
 

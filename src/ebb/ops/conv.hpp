@@ -3,7 +3,8 @@
 //   x (N, H, W, Cin), weight (Cout, KH, KW, Cin / groups), bias (Cout) → y (N, OH, OW, Cout)
 //
 // The forward op and its two gradients are linear in each input, and each one's gradient is written
-// in the other two. Kept for the way back: x for the weight, the weight for x, nothing for the bias.
+// in the other two. Kept for the way back: x for the weight, the weight for x, nothing for the
+// bias.
 #pragma once
 
 #include <array>

@@ -156,6 +156,7 @@ class Recorder {
                       std::span<const Tensor> out) = 0;
   virtual void record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
                       std::span<const Tensor> out) = 0;
+  virtual bool tracks(const Tensor&) const { return false; }  // whether its gradient may be asked for
   Recorder* outer = nullptr;
 
  protected:

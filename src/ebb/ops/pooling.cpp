@@ -28,26 +28,35 @@ Pool2dShape sizes(const char* op, const Pool2dOptions& o, const Shape& x) {
   for (std::size_t d = 0; d < 2; ++d) {
     const std::int64_t window = o.window[d];
     if (window < 1 || window > kMost)
-      throw Error(fmt::format("{}: window {} is out of range; expected 1 to {}", op, window, kMost));
+      throw Error(
+          fmt::format("{}: window {} is out of range; expected 1 to {}", op, window, kMost));
     if (o.stride[d] < 0 || o.stride[d] > kMost)
       throw Error(fmt::format("{}: stride {} is out of range; expected 0 (the window's) to {}", op,
                               o.stride[d], kMost));
     for (const std::int64_t pad : {o.padding[2 * d], o.padding[2 * d + 1]}) {
       if (pad < 0 || pad >= window)
-        throw Error(fmt::format("{}: padding {} is out of range; expected 0 to {}, less than the "
-                                "window",
-                                op, pad, window - 1));
+        throw Error(
+            fmt::format("{}: padding {} is out of range; expected 0 to {}, less than the "
+                        "window",
+                        op, pad, window - 1));
     }
   }
-  Pool2dShape s{.batch = count(x[0]), .in_h = count(x[1]), .in_w = count(x[2]), .channels = count(x[3]),
-                .window_h = count(o.window[0]), .window_w = count(o.window[1]),
+  Pool2dShape s{.batch = count(x[0]),
+                .in_h = count(x[1]),
+                .in_w = count(x[2]),
+                .channels = count(x[3]),
+                .window_h = count(o.window[0]),
+                .window_w = count(o.window[1]),
                 .stride_h = count(o.stride[0] == 0 ? o.window[0] : o.stride[0]),
                 .stride_w = count(o.stride[1] == 0 ? o.window[1] : o.stride[1]),
-                .pad_top = count(o.padding[0]), .pad_bottom = count(o.padding[1]),
-                .pad_left = count(o.padding[2]), .pad_right = count(o.padding[3])};
+                .pad_top = count(o.padding[0]),
+                .pad_bottom = count(o.padding[1]),
+                .pad_left = count(o.padding[2]),
+                .pad_right = count(o.padding[3])};
   if (s.out_h() == 0 || s.out_w() == 0)
-    throw Error(fmt::format("{}: a window of {}x{} does not fit an image of {}x{} with this padding",
-                            op, o.window[0], o.window[1], x[1], x[2]));
+    throw Error(
+        fmt::format("{}: a window of {}x{} does not fit an image of {}x{} with this padding", op,
+                    o.window[0], o.window[1], x[1], x[2]));
   return s;
 }
 
@@ -75,7 +84,8 @@ Cost window_cost(const Pool2dOptions& o, const Spec& y, std::initializer_list<co
 // A pool over lengths as one over images of one row.
 Pool2dOptions over_length(const char* op, const Tensor& x, const Pool1dOptions& o) {
   if (x.rank() != 3)
-    throw Error(fmt::format("{}: x is {}; expected (batch, length, channels)", op, to_string(x.spec())));
+    throw Error(
+        fmt::format("{}: x is {}; expected (batch, length, channels)", op, to_string(x.spec())));
   return {.window = {1, o.window},
           .stride = {1, o.stride},
           .padding = {0, 0, o.padding[0], o.padding[1]},
@@ -128,8 +138,7 @@ void MaxPool2dGrad::grad(Back& b) const {  // where x is largest does not move w
 }
 
 Spec MaxPool2dPick::shape(const Spec& x, const Spec& v) const {
-  if (x != v)
-    throw Error(fmt::format("{}: {} and {} differ", name, to_string(x), to_string(v)));
+  if (x != v) throw Error(fmt::format("{}: {} and {} differ", name, to_string(x), to_string(v)));
   return pooled(name, options, x);
 }
 Cost MaxPool2dPick::cost(const Spec& x, const Spec& v) const {
@@ -213,7 +222,8 @@ Tensor max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& o
 Tensor max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& o) {
   return apply(MaxPool2dPick{o}, x, v);
 }
-Tensor avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w, const Pool2dOptions& o) {
+Tensor avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
+                       const Pool2dOptions& o) {
   return apply(AvgPool2dGrad{o, in_h, in_w}, dy);
 }
 

@@ -1,5 +1,6 @@
-// Pooling over windows of images with channels last: x (N, H, W, C) → y (N, OH, OW, C). Cells in the
-// padding are left out: they are never the largest, and do not count in a mean unless asked for.
+// Pooling over windows of images with channels last: x (N, H, W, C) → y (N, OH, OW, C). Cells in
+// the padding are left out: they are never the largest, and do not count in a mean unless asked
+// for.
 //
 // Kept for the way back: x by max pooling, whose gradient goes to the first of a window's largest
 // cells; nothing by average pooling.

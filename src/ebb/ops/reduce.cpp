@@ -119,14 +119,17 @@ void ReduceOp<kFunction>::grad(Back& back) const {
   };
   const auto count = static_cast<double>(reduced_count(shape, axes));
   switch (kFunction) {
-    case Reduce::sum: return back.give(0, broadcast_to(d, shape));
-    case Reduce::mean: return back.give(0, broadcast_to(d / count, shape));
+    case Reduce::sum:
+      return back.give(0, broadcast_to(d, shape));
+    case Reduce::mean:
+      return back.give(0, broadcast_to(d / count, shape));
     case Reduce::max:
     case Reduce::min: {
       const Tensor chosen = cast(equal(x(), reshape(back.out(), kept)), d.dtype());
       return back.give(0, chosen * (d / same(chosen)));
     }
-    case Reduce::logsumexp: return back.give(0, d * exp(x() - reshape(back.out(), kept)));
+    case Reduce::logsumexp:
+      return back.give(0, d * exp(x() - reshape(back.out(), kept)));
     case Reduce::var: {
       const double divisor = count > correction ? count - correction : 0;
       const Tensor centre = apply(ReduceOp<Reduce::mean>{axes, true}, x());
@@ -152,8 +155,8 @@ Spec SumTo::shape(Specs in) const {
   check_number(name, in[0], true);
   std::uint32_t axes = 0;
   if (!repeated_axes(in[0].shape, to, axes)) {
-    throw Error(fmt::format("sum_to: {} does not broadcast to {}", to_string(to),
-                            to_string(in[0])));
+    throw Error(
+        fmt::format("sum_to: {} does not broadcast to {}", to_string(to), to_string(in[0])));
   }
   const Spec y{to, in[0].dtype};
   if (accumulate && in[1] != y) {

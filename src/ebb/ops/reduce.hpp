@@ -28,13 +28,20 @@ namespace reduce_detail {
 constexpr const char* name_of(kernels::Reduce f) {
   using enum kernels::Reduce;
   switch (f) {
-    case sum: return "sum";
-    case mean: return "mean";
-    case max: return "max";
-    case min: return "min";
-    case prod: return "prod";
-    case logsumexp: return "logsumexp";
-    case var: return "var";
+    case sum:
+      return "sum";
+    case mean:
+      return "mean";
+    case max:
+      return "max";
+    case min:
+      return "min";
+    case prod:
+      return "prod";
+    case logsumexp:
+      return "logsumexp";
+    case var:
+      return "var";
   }
   return "";
 }
@@ -42,11 +49,14 @@ constexpr Needs needs_of(kernels::Reduce f) {
   using enum kernels::Reduce;
   switch (f) {
     case sum:
-    case mean: return Needs::nothing();
+    case mean:
+      return Needs::nothing();
     case max:
     case min:
-    case logsumexp: return Needs::input(0) | Needs::output();
-    default: return Needs::input(0);
+    case logsumexp:
+      return Needs::input(0) | Needs::output();
+    default:
+      return Needs::input(0);
   }
 }
 }  // namespace reduce_detail
@@ -57,7 +67,7 @@ struct ReduceOp {
   static constexpr bool half = true;
   std::uint32_t axes = 0;  // bit i: axis i is reduced
   bool keepdims = false;
-  double correction = 0;   // var divides by count - correction
+  double correction = 0;  // var divides by count - correction
   bool operator==(const ReduceOp&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
@@ -106,7 +116,8 @@ struct CumSum {  // running sums along an axis, from the front or from the back
 // sum, max, min and prod also take i32 and i64.
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
-Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdims = false);  // equals share the gradient
+Tensor max(const Tensor& x, const Axes& axes = {},
+           bool keepdims = false);  // equals share the gradient
 Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdims = false);
 Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdims = false);

@@ -29,13 +29,17 @@ constexpr double flops(Unary f) {
     case square:
     case relu:
     case leaky_relu:
-    case clip: return 1;
+    case clip:
+      return 1;
     case sqrt:
     case rsqrt:
-    case reciprocal: return 4;
+    case reciprocal:
+      return 4;
     case gelu:
-    case erf: return 50;
-    default: return 25;
+    case erf:
+      return 50;
+    default:
+      return 25;
   }
 }
 
@@ -47,18 +51,23 @@ Tensor backward(const Tensor& saved, const Tensor& dy, double a = 0, double b = 
 }
 
 constexpr double kInvSqrt2Pi = 0.398942280401432678, kTwoOverSqrtPi = 1.12837916709551257;
-constexpr double kGeluA = 1.59576912160573071, kGeluB = 0.0713548162726002488;  // sigmoid(Ax + Bx^3)
+constexpr double kGeluA = 1.59576912160573071,
+                 kGeluB = 0.0713548162726002488;  // sigmoid(Ax + Bx^3)
 
 // The derivative of a backward op's factor by what it saved; never asked for where it is zero.
 Tensor slope_by_saved(UnaryGrad f, const Tensor& s) {
   const auto sigmoid_slope = [](const Tensor& y) { return y * (1.0 - y); };
   switch (f) {
-    case UnaryGrad::tanh: return -2.0 * s;
-    case UnaryGrad::sigmoid: return 1.0 - 2.0 * s;
+    case UnaryGrad::tanh:
+      return -2.0 * s;
+    case UnaryGrad::sigmoid:
+      return 1.0 - 2.0 * s;
     case UnaryGrad::elu:
       return where(greater(s, scalar_like(s, 0)), scalar_like(s, 0), scalar_like(s, 1));
-    case UnaryGrad::softplus: return sigmoid_slope(sigmoid(s));
-    case UnaryGrad::gelu: return kInvSqrt2Pi * exp(-0.5 * square(s)) * (2.0 - square(s));
+    case UnaryGrad::softplus:
+      return sigmoid_slope(sigmoid(s));
+    case UnaryGrad::gelu:
+      return kInvSqrt2Pi * exp(-0.5 * square(s)) * (2.0 - square(s));
     case UnaryGrad::gelu_tanh: {
       const Tensor y = sigmoid(s * (kGeluA + kGeluB * square(s))), slope = sigmoid_slope(y);
       const Tensor v1 = kGeluA + (3 * kGeluB) * square(s), v2 = (6 * kGeluB) * s;
@@ -68,8 +77,10 @@ Tensor slope_by_saved(UnaryGrad f, const Tensor& s) {
       const Tensor y = sigmoid(s);
       return sigmoid_slope(y) * (2.0 + s * (1.0 - 2.0 * y));
     }
-    case UnaryGrad::erf: return (-2 * kTwoOverSqrtPi) * s * exp(-square(s));
-    default: return {};
+    case UnaryGrad::erf:
+      return (-2 * kTwoOverSqrtPi) * s * exp(-square(s));
+    default:
+      return {};
   }
 }
 
@@ -116,30 +127,54 @@ void UnaryOp<kFunction>::grad(Back& back) const {
   const auto x = [&]() -> const Tensor& { return back.in(0); };
   const auto y = [&]() -> const Tensor& { return back.out(); };
   switch (kFunction) {
-    case Unary::neg: return back.give(0, neg(d));
-    case Unary::abs: return back.give(0, backward<UnaryGrad::abs>(x(), d));
-    case Unary::sign: return;
-    case Unary::exp: return back.give(0, d * y());
-    case Unary::log: return back.give(0, d / x());
-    case Unary::log1p: return back.give(0, d / (x() + 1.0));
-    case Unary::expm1: return back.give(0, d * (y() + 1.0));
-    case Unary::sqrt: return back.give(0, d * 0.5 / y());
-    case Unary::rsqrt: return back.give(0, d * -0.5 * y() * square(y()));
-    case Unary::square: return back.give(0, d * 2.0 * x());
-    case Unary::reciprocal: return back.give(0, -(d * square(y())));
-    case Unary::sin: return back.give(0, d * cos(x()));
-    case Unary::cos: return back.give(0, -(d * sin(x())));
-    case Unary::tanh: return back.give(0, backward<UnaryGrad::tanh>(y(), d));
-    case Unary::erf: return back.give(0, backward<UnaryGrad::erf>(x(), d));
-    case Unary::sigmoid: return back.give(0, backward<UnaryGrad::sigmoid>(y(), d));
-    case Unary::softplus: return back.give(0, backward<UnaryGrad::softplus>(x(), d));
-    case Unary::relu: return back.give(0, backward<UnaryGrad::relu>(y(), d));
-    case Unary::leaky_relu: return back.give(0, backward<UnaryGrad::leaky_relu>(y(), d, a));
-    case Unary::elu: return back.give(0, backward<UnaryGrad::elu>(y(), d, a));
-    case Unary::gelu: return back.give(0, backward<UnaryGrad::gelu>(x(), d));
-    case Unary::gelu_tanh: return back.give(0, backward<UnaryGrad::gelu_tanh>(x(), d));
-    case Unary::silu: return back.give(0, backward<UnaryGrad::silu>(x(), d));
-    case Unary::clip: return back.give(0, backward<UnaryGrad::clip>(x(), d, a, b));
+    case Unary::neg:
+      return back.give(0, neg(d));
+    case Unary::abs:
+      return back.give(0, backward<UnaryGrad::abs>(x(), d));
+    case Unary::sign:
+      return;
+    case Unary::exp:
+      return back.give(0, d * y());
+    case Unary::log:
+      return back.give(0, d / x());
+    case Unary::log1p:
+      return back.give(0, d / (x() + 1.0));
+    case Unary::expm1:
+      return back.give(0, d * (y() + 1.0));
+    case Unary::sqrt:
+      return back.give(0, d * 0.5 / y());
+    case Unary::rsqrt:
+      return back.give(0, d * -0.5 * y() * square(y()));
+    case Unary::square:
+      return back.give(0, d * 2.0 * x());
+    case Unary::reciprocal:
+      return back.give(0, -(d * square(y())));
+    case Unary::sin:
+      return back.give(0, d * cos(x()));
+    case Unary::cos:
+      return back.give(0, -(d * sin(x())));
+    case Unary::tanh:
+      return back.give(0, backward<UnaryGrad::tanh>(y(), d));
+    case Unary::erf:
+      return back.give(0, backward<UnaryGrad::erf>(x(), d));
+    case Unary::sigmoid:
+      return back.give(0, backward<UnaryGrad::sigmoid>(y(), d));
+    case Unary::softplus:
+      return back.give(0, backward<UnaryGrad::softplus>(x(), d));
+    case Unary::relu:
+      return back.give(0, backward<UnaryGrad::relu>(y(), d));
+    case Unary::leaky_relu:
+      return back.give(0, backward<UnaryGrad::leaky_relu>(y(), d, a));
+    case Unary::elu:
+      return back.give(0, backward<UnaryGrad::elu>(y(), d, a));
+    case Unary::gelu:
+      return back.give(0, backward<UnaryGrad::gelu>(x(), d));
+    case Unary::gelu_tanh:
+      return back.give(0, backward<UnaryGrad::gelu_tanh>(x(), d));
+    case Unary::silu:
+      return back.give(0, backward<UnaryGrad::silu>(x(), d));
+    case Unary::clip:
+      return back.give(0, backward<UnaryGrad::clip>(x(), d, a, b));
   }
 }
 
@@ -148,7 +183,8 @@ Spec UnaryBackward<kFunction>::shape(const Spec& saved, const Spec& dy) const {
   if (saved != dy)
     throw Error(fmt::format("{}: {} and {} differ", name, to_string(saved), to_string(dy)));
   if (!is_float(saved.dtype))
-    throw Error(fmt::format("{}: {} is not a floating type; cast it first", name, to_string(saved)));
+    throw Error(
+        fmt::format("{}: {} is not a floating type; cast it first", name, to_string(saved)));
   return dy;
 }
 
@@ -170,8 +206,7 @@ template <UnaryGrad kFunction>
 void UnaryBackward<kFunction>::grad(Back& back) const {
   if (back.wants(1)) back.give(1, apply(*this, back.in(0), back.d()));
   if constexpr (!is_linear(kFunction)) {
-    if (back.wants(0))
-      back.give(0, back.d() * back.in(1) * slope_by_saved(kFunction, back.in(0)));
+    if (back.wants(0)) back.give(0, back.d() * back.in(1) * slope_by_saved(kFunction, back.in(0)));
   }
 }
 
@@ -226,18 +261,30 @@ Tensor logical_not(const Tensor& x) { return apply(LogicalNot{}, x); }
 
 Tensor unary_backward(UnaryGrad f, const Tensor& saved, const Tensor& dy, double a, double b) {
   switch (f) {
-    case UnaryGrad::relu: return backward<UnaryGrad::relu>(saved, dy);
-    case UnaryGrad::leaky_relu: return backward<UnaryGrad::leaky_relu>(saved, dy, a);
-    case UnaryGrad::elu: return backward<UnaryGrad::elu>(saved, dy, a);
-    case UnaryGrad::tanh: return backward<UnaryGrad::tanh>(saved, dy);
-    case UnaryGrad::sigmoid: return backward<UnaryGrad::sigmoid>(saved, dy);
-    case UnaryGrad::softplus: return backward<UnaryGrad::softplus>(saved, dy);
-    case UnaryGrad::gelu: return backward<UnaryGrad::gelu>(saved, dy);
-    case UnaryGrad::gelu_tanh: return backward<UnaryGrad::gelu_tanh>(saved, dy);
-    case UnaryGrad::silu: return backward<UnaryGrad::silu>(saved, dy);
-    case UnaryGrad::erf: return backward<UnaryGrad::erf>(saved, dy);
-    case UnaryGrad::abs: return backward<UnaryGrad::abs>(saved, dy);
-    case UnaryGrad::clip: return backward<UnaryGrad::clip>(saved, dy, a, b);
+    case UnaryGrad::relu:
+      return backward<UnaryGrad::relu>(saved, dy);
+    case UnaryGrad::leaky_relu:
+      return backward<UnaryGrad::leaky_relu>(saved, dy, a);
+    case UnaryGrad::elu:
+      return backward<UnaryGrad::elu>(saved, dy, a);
+    case UnaryGrad::tanh:
+      return backward<UnaryGrad::tanh>(saved, dy);
+    case UnaryGrad::sigmoid:
+      return backward<UnaryGrad::sigmoid>(saved, dy);
+    case UnaryGrad::softplus:
+      return backward<UnaryGrad::softplus>(saved, dy);
+    case UnaryGrad::gelu:
+      return backward<UnaryGrad::gelu>(saved, dy);
+    case UnaryGrad::gelu_tanh:
+      return backward<UnaryGrad::gelu_tanh>(saved, dy);
+    case UnaryGrad::silu:
+      return backward<UnaryGrad::silu>(saved, dy);
+    case UnaryGrad::erf:
+      return backward<UnaryGrad::erf>(saved, dy);
+    case UnaryGrad::abs:
+      return backward<UnaryGrad::abs>(saved, dy);
+    case UnaryGrad::clip:
+      return backward<UnaryGrad::clip>(saved, dy, a, b);
   }
   return {};
 }

@@ -15,30 +15,54 @@ namespace unary_detail {
 constexpr const char* name_of(kernels::Unary f) {
   using enum kernels::Unary;
   switch (f) {
-    case neg: return "neg";
-    case abs: return "abs";
-    case sign: return "sign";
-    case exp: return "exp";
-    case log: return "log";
-    case log1p: return "log1p";
-    case expm1: return "expm1";
-    case sqrt: return "sqrt";
-    case rsqrt: return "rsqrt";
-    case square: return "square";
-    case reciprocal: return "reciprocal";
-    case sin: return "sin";
-    case cos: return "cos";
-    case tanh: return "tanh";
-    case erf: return "erf";
-    case sigmoid: return "sigmoid";
-    case softplus: return "softplus";
-    case relu: return "relu";
-    case leaky_relu: return "leaky_relu";
-    case elu: return "elu";
-    case gelu: return "gelu";
-    case gelu_tanh: return "gelu_tanh";
-    case silu: return "silu";
-    case clip: return "clip";
+    case neg:
+      return "neg";
+    case abs:
+      return "abs";
+    case sign:
+      return "sign";
+    case exp:
+      return "exp";
+    case log:
+      return "log";
+    case log1p:
+      return "log1p";
+    case expm1:
+      return "expm1";
+    case sqrt:
+      return "sqrt";
+    case rsqrt:
+      return "rsqrt";
+    case square:
+      return "square";
+    case reciprocal:
+      return "reciprocal";
+    case sin:
+      return "sin";
+    case cos:
+      return "cos";
+    case tanh:
+      return "tanh";
+    case erf:
+      return "erf";
+    case sigmoid:
+      return "sigmoid";
+    case softplus:
+      return "softplus";
+    case relu:
+      return "relu";
+    case leaky_relu:
+      return "leaky_relu";
+    case elu:
+      return "elu";
+    case gelu:
+      return "gelu";
+    case gelu_tanh:
+      return "gelu_tanh";
+    case silu:
+      return "silu";
+    case clip:
+      return "clip";
   }
   return "";
 }
@@ -46,18 +70,30 @@ constexpr const char* name_of(kernels::Unary f) {
 constexpr const char* name_of(kernels::UnaryGrad f) {
   using enum kernels::UnaryGrad;
   switch (f) {
-    case relu: return "relu_backward";
-    case leaky_relu: return "leaky_relu_backward";
-    case elu: return "elu_backward";
-    case tanh: return "tanh_backward";
-    case sigmoid: return "sigmoid_backward";
-    case softplus: return "softplus_backward";
-    case gelu: return "gelu_backward";
-    case gelu_tanh: return "gelu_tanh_backward";
-    case silu: return "silu_backward";
-    case erf: return "erf_backward";
-    case abs: return "abs_backward";
-    case clip: return "clip_backward";
+    case relu:
+      return "relu_backward";
+    case leaky_relu:
+      return "leaky_relu_backward";
+    case elu:
+      return "elu_backward";
+    case tanh:
+      return "tanh_backward";
+    case sigmoid:
+      return "sigmoid_backward";
+    case softplus:
+      return "softplus_backward";
+    case gelu:
+      return "gelu_backward";
+    case gelu_tanh:
+      return "gelu_tanh_backward";
+    case silu:
+      return "silu_backward";
+    case erf:
+      return "erf_backward";
+    case abs:
+      return "abs_backward";
+    case clip:
+      return "clip_backward";
   }
   return "";
 }
@@ -67,7 +103,8 @@ constexpr Needs needs_of(kernels::Unary f) {
   using enum kernels::Unary;
   switch (f) {
     case neg:
-    case sign: return Needs::nothing();
+    case sign:
+      return Needs::nothing();
     case exp:
     case expm1:
     case sqrt:
@@ -77,8 +114,10 @@ constexpr Needs needs_of(kernels::Unary f) {
     case sigmoid:
     case relu:
     case leaky_relu:
-    case elu: return Needs::output();
-    default: return Needs::input(0);
+    case elu:
+      return Needs::output();
+    default:
+      return Needs::input(0);
   }
 }
 

@@ -27,10 +27,11 @@ class CustomRule final : public CustomGrad {
   std::function<std::vector<Tensor>(const Tensor&)> gradient_;
 };
 
-// Notes what a function reads from outside: values it did not make itself.
+// Notes what a function reads from outside that somebody may want the gradient of.
 class Probe final : public Recorder {
  public:
-  explicit Probe(std::span<const Tensor> inputs) {
+  // `behind`: the recorders whose place it takes, or before which it stands.
+  Probe(std::span<const Tensor> inputs, Recorder* behind) : behind_(behind) {
     for (const Tensor& x : inputs)
       if (seen_.insert(x.id()).second) read.push_back(x);
   }
@@ -42,17 +43,29 @@ class Probe final : public Recorder {
               std::span<const Tensor> out) override {
     note(in, out);
   }
+  bool tracks(const Tensor& x) const override {
+    if (made_.contains(x.id())) return true;
+    for (const Recorder* r = behind_; r; r = r->outer)
+      if (r->tracks(x)) return true;
+    return false;
+  }
   bool reads(const Tensor& x) const { return seen_.contains(x.id()); }
 
   std::vector<Tensor> read;
 
  private:
   void note(std::span<const Tensor* const> in, std::span<const Tensor> out) {
-    for (const Tensor* x : in)
-      if (is_float(x->dtype()) && seen_.insert(x->id()).second) read.push_back(*x);
-    for (const Tensor& y : out) seen_.insert(y.id());
+    bool any = false;
+    for (const Tensor* x : in) {
+      if (!tracks(*x)) continue;
+      any = true;
+      if (!made_.contains(x->id()) && seen_.insert(x->id()).second) read.push_back(*x);
+    }
+    if (any)
+      for (const Tensor& y : out) made_.insert(y.id());
   }
-  std::unordered_set<std::uint64_t> seen_;
+  Recorder* behind_;
+  std::unordered_set<std::uint64_t> seen_, made_;
 };
 
 class Recompute final : public CustomGrad {
@@ -93,7 +106,7 @@ class Recompute final : public CustomGrad {
     } restore{now};
     random::restore(state_);
     CategoryScope category(Category::activations);
-    Probe probe(inputs_);
+    Probe probe(inputs_, recorders());
     probe.outer = recorders();
     std::vector<Tensor> outputs;
     {
@@ -148,7 +161,7 @@ Tensor custom_gradient_of(const std::function<Custom(std::span<const Tensor>)>& 
 std::vector<Tensor> checkpointed(const Function& fn, std::span<const Tensor> inputs) {
   if (!recording()) return fn(inputs);
   auto rule = std::make_shared<Recompute>(fn, inputs, random::state());
-  Probe probe(inputs);
+  Probe probe(inputs, recorders());
   std::vector<Tensor> outputs;
   {
     RecorderSwap swap(&probe);

@@ -161,7 +161,11 @@ void Record::watch(const Tensor& x) {
   if (!is_float(x.dtype()))
     throw Error(fmt::format("watch: {} is not a floating tensor, so it has no gradient; cast it first",
                             to_string(x.spec())));
-  if (!tracks(x)) storage_.slots.insert(x.id(), slot_count_++);
+  if (storage_.slots.find(x.id()) == SlotMap::kNone) storage_.slots.insert(x.id(), slot_count_++);
+}
+
+bool Record::tracks(const Tensor& x) const {
+  return storage_.slots.find(x.id()) != SlotMap::kNone || (watch_variables_ && x.handle()->trainable);
 }
 
 std::uint32_t Record::slot_of(const Tensor& x) {

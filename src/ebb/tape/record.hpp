@@ -62,7 +62,7 @@ class Record final : public Recorder {
               std::span<const Tensor> out) override;
 
   void watch(const Tensor& x);
-  bool tracks(const Tensor& x) const { return storage_.slots.find(x.id()) != SlotMap::kNone; }
+  bool tracks(const Tensor& x) const override;
 
   // Walks back from ys to xs. `into` holds what the gradients start from, and then the results.
   // With `keep` the record can be walked again.
