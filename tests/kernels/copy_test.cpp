@@ -28,7 +28,8 @@ std::vector<std::int64_t> steps(const Walk& walk, std::vector<int> order, std::i
   for (const int d : order) {
     out[static_cast<std::size_t>(d)] = step;
     step *= walk.dim[d];
-    if (random() % 4 == 0) step += 3 * static_cast<std::int64_t>(random() % 3) * out[static_cast<std::size_t>(d)];
+    if (random() % 4 == 0)
+      step += 3 * static_cast<std::int64_t>(random() % 3) * out[static_cast<std::size_t>(d)];
   }
   bytes = step;
   return out;
@@ -42,7 +43,8 @@ Case make(std::uint64_t seed, std::int64_t largest) {
   const int rank = static_cast<int>(random() % 5);
   std::int64_t elements = 1;
   for (int d = 0; d < rank; ++d) {
-    const auto room = static_cast<std::uint64_t>(std::max<std::int64_t>(1, std::min<std::int64_t>(70, largest / elements)));
+    const auto room = static_cast<std::uint64_t>(
+        std::max<std::int64_t>(1, std::min<std::int64_t>(70, largest / elements)));
     w.add(random() % 30 == 0 ? 0 : 1 + static_cast<std::int64_t>(random() % room), 0, 0);
     elements *= std::max<std::int64_t>(1, w.dim[d]);
   }
@@ -73,7 +75,8 @@ Case make(std::uint64_t seed, std::int64_t largest) {
 template <class F>
 void each(const Walk& w, F&& f, int d = 0, std::int64_t from = 0, std::int64_t to = 0) {
   if (d == w.rank) return f(from, to);
-  for (std::int64_t i = 0; i < w.dim[d]; ++i) each(w, f, d + 1, from + i * w.from[d], to + i * w.to[d]);
+  for (std::int64_t i = 0; i < w.dim[d]; ++i)
+    each(w, f, d + 1, from + i * w.from[d], to + i * w.to[d]);
 }
 
 class CopyKernel : public testing::TestWithParam<int> {
@@ -125,7 +128,9 @@ TEST_P(CopyKernel, RandomSums) {
     for (float& v : to) v = static_cast<float>(random() % 1000) * 0.1f;
     const float* start = from.data() + c.from_start / element;
     std::vector<float> expected = to;
-    each(c.walk, [&](std::int64_t f, std::int64_t t) { expected[static_cast<std::size_t>(t / 4)] += start[f / 4]; });
+    each(c.walk, [&](std::int64_t f, std::int64_t t) {
+      expected[static_cast<std::size_t>(t / 4)] += start[f / 4];
+    });
     accumulate(c.walk, start, to.data());
     ASSERT_TRUE(to == expected);
   }
@@ -134,18 +139,21 @@ TEST_P(CopyKernel, RandomSums) {
 // Sizes around the blocks of a transpose, and more than one thread's part.
 TEST_P(CopyKernel, Transposes) {
   for (const std::size_t element : {1u, 2u, 4u, 8u}) {
-    for (const auto& [rows, columns] : {std::pair<int, int>{1, 9}, {15, 16}, {33, 31}, {257, 130}, {700, 513}}) {
+    for (const auto& [rows, columns] :
+         {std::pair<int, int>{1, 9}, {15, 16}, {33, 31}, {257, 130}, {700, 513}}) {
       const auto e = static_cast<std::int64_t>(element);
       std::vector<std::byte> x(element * static_cast<std::size_t>(rows * columns)), y(x.size());
-      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        x[i] = static_cast<std::byte>(i * 2654435761u >> 13);
       Walk w;  // y (columns, rows)
       w.add(columns, e, rows * e);
       w.add(rows, columns * e, e);
       copy(w, element, x.data(), y.data());
       for (int i = 0; i < columns; ++i)
         for (int j = 0; j < rows; ++j)
-          ASSERT_EQ(0, std::memcmp(&y[static_cast<std::size_t>(i * rows + j) * element],
-                                   &x[static_cast<std::size_t>(j * columns + i) * element], element))
+          ASSERT_EQ(0,
+                    std::memcmp(&y[static_cast<std::size_t>(i * rows + j) * element],
+                                &x[static_cast<std::size_t>(j * columns + i) * element], element))
               << rows << "x" << columns << " of " << element << " bytes at " << i << ", " << j;
     }
   }

@@ -16,9 +16,9 @@ struct Sizes {
 };
 
 // One thread's worth; wide rows; narrow rows; many outer rows: each way of sharing out.
-const Sizes kSizes[] = {{1, 5, 3, 7},      {2, 9, 4, 0},     {1, 40, 520, 300}, {1, 1, 700, 90},
-                        {1, 500, 3, 20000}, {1, 7, 1, 60000}, {12, 30, 33, 100}, {2, 50, 77, 400},
-                        {3, 11, 0, 5}};
+const Sizes kSizes[] = {{1, 5, 3, 7},      {2, 9, 4, 0},       {1, 40, 520, 300},
+                        {1, 1, 700, 90},   {1, 500, 3, 20000}, {1, 7, 1, 60000},
+                        {12, 30, 33, 100}, {2, 50, 77, 400},   {3, 11, 0, 5}};
 
 template <class I>
 std::vector<I> random_indices(std::size_t count, std::size_t below, std::mt19937_64& random) {
@@ -91,13 +91,15 @@ TEST_P(IndexKernel, TakeAndPutAlong) {
     const std::size_t n = s.outer * s.count * s.inner;
     const auto indices = random_indices<std::int32_t>(n, s.size, random_);
     std::vector<float> y(n), base = x, expected = x;
-    take_along(s.outer, s.size, s.inner, sizeof(float), x.data(), indices.data(), s.count, y.data());
+    take_along(s.outer, s.size, s.inner, sizeof(float), x.data(), indices.data(), s.count,
+               y.data());
     put_along_add(s.outer, s.size, s.inner, y.data(), indices.data(), s.count, base.data());
     for (std::size_t o = 0; o < s.outer; ++o)
       for (std::size_t j = 0; j < s.count; ++j)
         for (std::size_t c = 0; c < s.inner; ++c) {
           const std::size_t at = (o * s.count + j) * s.inner + c;
-          const std::size_t row = (o * s.size + static_cast<std::size_t>(indices[at])) * s.inner + c;
+          const std::size_t row =
+              (o * s.size + static_cast<std::size_t>(indices[at])) * s.inner + c;
           ASSERT_EQ(y[at], x[row]);
           expected[row] += y[at];
         }

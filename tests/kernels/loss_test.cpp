@@ -28,8 +28,11 @@ struct Sparse {
   std::vector<Label> labels;
 
   Sparse(std::size_t r, std::size_t c, double smoothing)
-      : rows(r), classes(c), targets{kIgnore, smoothing},
-        logits(random_values<T>(r * c, c, -6, 6)), labels(r) {
+      : rows(r),
+        classes(c),
+        targets{kIgnore, smoothing},
+        logits(random_values<T>(r * c, c, -6, 6)),
+        labels(r) {
     for (std::size_t i = 0; i < r; ++i) {
       labels[i] = static_cast<Label>(i % 5 == 3 ? kIgnore : static_cast<std::int64_t>(i * 7 % c));
     }
@@ -165,9 +168,11 @@ const Definition kDefinitions[] = {
     {{ElementLoss::binary_cross_entropy},
      [](Ld x, Ld t) { return std::max<Ld>(x, 0) - x * t + std::log1p(std::exp(-std::fabs(x))); },
      [](Ld x, Ld t) { return 1 / (1 + std::exp(-x)) - t; }},
-    {{ElementLoss::squared}, [](Ld x, Ld t) { return (x - t) * (x - t); },
+    {{ElementLoss::squared},
+     [](Ld x, Ld t) { return (x - t) * (x - t); },
      [](Ld x, Ld t) { return 2 * (x - t); }},
-    {{ElementLoss::absolute}, [](Ld x, Ld t) { return std::fabs(x - t); },
+    {{ElementLoss::absolute},
+     [](Ld x, Ld t) { return std::fabs(x - t); },
      [](Ld x, Ld t) { return Ld((x > t) - (x < t)); }},
     {{ElementLoss::huber, 0.75},
      [](Ld x, Ld t) {

@@ -28,9 +28,9 @@ struct Aligned {
   template <class U>
   Aligned(const Aligned<U>&) {}
   T* allocate(std::size_t n) {
-    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t{64}));
+    return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64}));
   }
-  void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t{64}); }
+  void deallocate(T* p, std::size_t) { ::operator delete (p, std::align_val_t{64}); }
   bool operator==(const Aligned&) const { return true; }
 };
 template <class T>
@@ -68,8 +68,8 @@ void expect_near(T got, Ld want, double scale, const char* what, std::size_t i) 
   } else {
     const double error = static_cast<double>(std::fabs(static_cast<Ld>(got) - want));
     const double size = std::max(scale, std::fabs(static_cast<double>(want)));
-    EXPECT_LE(error, Limit<T>::value * size) << what << "[" << i << "] is " << got << ", not "
-                                             << static_cast<double>(want);
+    EXPECT_LE(error, Limit<T>::value * size)
+        << what << "[" << i << "] is " << got << ", not " << static_cast<double>(want);
   }
 }
 

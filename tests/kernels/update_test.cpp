@@ -32,8 +32,8 @@ struct Model {
       second.push_back(random_values<T>(n, seed + 3, 0.1, 1));
     }
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      tensors.push_back({param[i].data(), grad[i].data(), {first[i].data(), second[i].data()},
-                         sizes[i]});
+      tensors.push_back(
+          {param[i].data(), grad[i].data(), {first[i].data(), second[i].data()}, sizes[i]});
     }
   }
   std::span<const Update<T>> all() const { return tensors; }

@@ -90,7 +90,8 @@ inline Shape broadcast_shape(const Shape& a, const Shape& b) {
   std::vector<std::int64_t> dims(static_cast<std::size_t>(std::max(a.rank(), b.rank())));
   for (std::size_t back = 1; back <= dims.size(); ++back) {
     const int k = static_cast<int>(back);
-    const std::int64_t m = k <= a.rank() ? a[a.rank() - k] : 1, n = k <= b.rank() ? b[b.rank() - k] : 1;
+    const std::int64_t m = k <= a.rank() ? a[a.rank() - k] : 1,
+                       n = k <= b.rank() ? b[b.rank() - k] : 1;
     dims[dims.size() - back] = m == 1 ? n : m;
   }
   return Shape(dims);

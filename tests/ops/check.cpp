@@ -18,8 +18,8 @@ namespace {
 using Complex = std::complex<double>;
 using Random = std::mt19937_64;
 
-constexpr double kStep = 1e-3;          // of four-point differences: reaches 2e-3, kinks are at 5e-2
-constexpr double kComplexStep = 1e-30;  // no cancellation, so as small as one likes
+constexpr double kStep = 1e-3;  // of four-point differences: reaches 2e-3, kinks are at 5e-2
+constexpr double kComplexStep = 1e-30;        // no cancellation, so as small as one likes
 constexpr std::int64_t kSampledWork = 60000;  // elements of a large row times those of its sample
 
 // ---- inputs ----
@@ -33,7 +33,8 @@ Array<double> draw(const Input& input, Random& random) {
   if (!input.values.empty()) {
     x.data = input.values;
   } else if (input.distinct_values) {
-    const double gap = (input.hi - input.lo) / static_cast<double>(std::max<std::int64_t>(x.size(), 1));
+    const double gap =
+        (input.hi - input.lo) / static_cast<double>(std::max<std::int64_t>(x.size(), 1));
     for (std::int64_t i = 0; i < x.size(); ++i)
       x[i] = input.lo + gap * (static_cast<double>(i) + uniform(random, 0.3, 0.7));
     std::shuffle(x.data.begin(), x.data.end(), random);
@@ -52,14 +53,22 @@ Array<double> draw(const Input& input, Random& random) {
 template <class F>
 auto with_type(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::f64: return f(double{});
-    case DType::bf16: return f(bf16{});
-    case DType::f16: return f(f16{});
-    case DType::i32: return f(std::int32_t{});
-    case DType::i64: return f(std::int64_t{});
-    case DType::u8: return f(std::uint8_t{});
-    case DType::boolean: break;
+    case DType::f32:
+      return f(float{});
+    case DType::f64:
+      return f(double{});
+    case DType::bf16:
+      return f(bf16{});
+    case DType::f16:
+      return f(f16{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::i64:
+      return f(std::int64_t{});
+    case DType::u8:
+      return f(std::uint8_t{});
+    case DType::boolean:
+      break;
   }
   return f(bool{});
 }
@@ -147,8 +156,7 @@ Pass forward_and_back(const Row& row, const Tensors& in, const Arrays<double>& d
   pass.outputs = row.call.function(in);
   const Tensors ys = floating(pass.outputs);
   pass.gradients.resize(xs.size());
-  if (!xs.empty() && !ys.empty())
-    tape.gradient_into(ys, cotangents(d, ys), xs, pass.gradients);
+  if (!xs.empty() && !ys.empty()) tape.gradient_into(ys, cotangents(d, ys), xs, pass.gradients);
   return pass;
 }
 
@@ -271,7 +279,8 @@ class Checker {
     } else {
       const Tensors wide = row_.call.function(to_tensors(row_, rounded, DType::f64));
       for (std::size_t j = 0; j < out32.size() && j < wide.size(); ++j)
-        compare(fmt::format("output {}", j), to_array(out32[j]), to_array(wide[j]), row_.tolerance.f32);
+        compare(fmt::format("output {}", j), to_array(out32[j]), to_array(wide[j]),
+                row_.tolerance.f32);
     }
 
     if (row_.order >= 1 && !v_.empty() && !d_.empty()) {
@@ -321,7 +330,8 @@ class Checker {
     if (!row_.reference.in_double) return;
     const Arrays<double> expected = row_.reference.in_double(x);
     if (expected.size() != out.size())
-      return fail(fmt::format("{}: {} outputs, the reference has {}", doing_, out.size(), expected.size()));
+      return fail(
+          fmt::format("{}: {} outputs, the reference has {}", doing_, out.size(), expected.size()));
     for (std::size_t j = 0; j < out.size(); ++j)
       compare(fmt::format("output {}", j), to_array(out[j]), expected[j],
               is_float(out[j].dtype()) ? tolerance : 0, 1e-3 * tolerance);
@@ -336,7 +346,8 @@ class Checker {
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
     if (total <= kSampledAbove) return all;
     std::shuffle(all.begin(), all.end(), random_);
-    const auto sample = static_cast<std::size_t>(std::clamp<std::int64_t>(kSampledWork / total, 3, 12));
+    const auto sample =
+        static_cast<std::size_t>(std::clamp<std::int64_t>(kSampledWork / total, 3, 12));
     all.resize(std::min(all.size(), sample));
     return all;
   }
@@ -406,13 +417,13 @@ class Checker {
       if (found && found.dtype() != in[i].dtype())
         fail(fmt::format("{} of input {} is {}, the input {}", doing_, i, to_string(found.spec()),
                          to_string(in[i].spec())));
-      compare_some(fmt::format("input {}", i), found, x_[i], row_.tolerance.gradient,
-                   [&](std::int64_t k) {
-                     if (row_.reference.in_complex) return complex_step(i, k);
-                     return four_points(x_[i][k], d_, [&] {
-                       return to_arrays(floating(row_.call.function(to_tensors(row_, x_, DType::f64))));
-                     });
-                   });
+      compare_some(
+          fmt::format("input {}", i), found, x_[i], row_.tolerance.gradient, [&](std::int64_t k) {
+            if (row_.reference.in_complex) return complex_step(i, k);
+            return four_points(x_[i][k], d_, [&] {
+              return to_arrays(floating(row_.call.function(to_tensors(row_, x_, DType::f64))));
+            });
+          });
     }
   }
 
@@ -424,14 +435,15 @@ class Checker {
     compare_gradients(narrow, wide, row_.tolerance.gradient_f32, 0);
   }
 
-  void compare_gradients(const Pass& found, const Pass& expected, double tolerance, double of_largest) {
+  void compare_gradients(const Pass& found, const Pass& expected, double tolerance,
+                         double of_largest) {
     for (std::size_t i = 0; i < found.gradients.size(); ++i) {
       if (!found.gradients[i] != !expected.gradients[i])
         fail(fmt::format("{}: gradient {} flows in one type and not in another", doing_, i));
       if (!found.gradients[i] || !expected.gradients[i]) continue;
       const Array<double> wide = to_array(expected.gradients[i]);
-      compare(fmt::format("differentiable input {}", i), to_array(found.gradients[i]), wide, tolerance,
-              of_largest * largest(wide) + 1e-6 * tolerance);
+      compare(fmt::format("differentiable input {}", i), to_array(found.gradients[i]), wide,
+              tolerance, of_largest * largest(wide) + 1e-6 * tolerance);
     }
   }
 
@@ -472,7 +484,8 @@ class Checker {
     for (const int threads : {1, 2, 3}) {
       if (threads > 1) pool::set_threads(threads);
       const Pass again = pass();
-      const auto when = threads == 1 ? std::string("run twice") : fmt::format("with {} threads", threads);
+      const auto when =
+          threads == 1 ? std::string("run twice") : fmt::format("with {} threads", threads);
       if (!same_bits(first.outputs, again.outputs))
         fail(fmt::format("{}: outputs differ {}", doing_, when));
       if (!same_bits(first.gradients, again.gradients))
@@ -493,7 +506,8 @@ class Checker {
     const Pass wide = back ? forward_and_back(row_, in32, d) : Pass{row_.call.function(in32), {}};
     for (std::size_t j = 0; j < narrow.outputs.size(); ++j) {
       const Array<double> expected = to_array(wide.outputs[j]), found = to_array(narrow.outputs[j]);
-      const double allowed = is_half(narrow.outputs[j].dtype()) ? row_.tolerance.half * rounding : 2e-6;
+      const double allowed =
+          is_half(narrow.outputs[j].dtype()) ? row_.tolerance.half * rounding : 2e-6;
       compare(fmt::format("output {}", j), found, expected,
               is_float(narrow.outputs[j].dtype()) ? allowed : 0, least);
     }
@@ -503,8 +517,8 @@ class Checker {
 
   const Row& row_;
   Random random_;
-  Arrays<double> x_;  // inputs
-  Arrays<double> d_;  // gradients of the floating outputs
+  Arrays<double> x_;                   // inputs
+  Arrays<double> d_;                   // gradients of the floating outputs
   std::vector<std::size_t> floating_;  // which outputs those are
   Arrays<double> v_;  // directions of the second order, one per differentiable input
   std::string doing_ = "inputs";
@@ -530,7 +544,9 @@ class Spy final : public Recorder {
 
 }  // namespace
 
-std::vector<std::string> check(const Row& row, std::uint64_t seed) { return Checker(row, seed).run(); }
+std::vector<std::string> check(const Row& row, std::uint64_t seed) {
+  return Checker(row, seed).run();
+}
 
 std::vector<std::string> ops_called(const Row& row) {
   if (!row.refused.empty()) return {};

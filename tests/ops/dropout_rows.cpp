@@ -23,10 +23,11 @@ void add_dropout(const std::string& name, const Shape& shape, double rate) {
   add_row({.name = "dropout " + name,
            .op = "dropout",
            .inputs = {Input{.shape = shape}},
-           .call = [=](const Tensors& in) {
-             random::seed(kSeed);
-             return dropout(in[0], rate);
-           },
+           .call =
+               [=](const Tensors& in) {
+                 random::seed(kSeed);
+                 return dropout(in[0], rate);
+               },
            .reference = analytic([=](const auto& in) {
              auto y = in[0];
              // The op keeps its rate as a float.
@@ -46,17 +47,20 @@ void add_dropout(const std::string& name, const Shape& shape, double rate) {
   add_dropout("threads", {300, 401}, 0.1);
   return true;
 }();
-OP_ROW("dropout everything", .op = "dropout", .inputs = {f(3, 5)},
-       .call = [](const Tensors& in) { return dropout(in[0], 1); },
-       .reference = analytic([](const auto& in) {
-         return map(in[0], [](auto v) { return v * 0.0; });
-       }));
-OP_ROW("dropout rate out of range", .op = "dropout", .inputs = {f(3)},
-       .call = [](const Tensors& in) { return dropout(in[0], 1.5); },
-       .refused = "dropout: the rate is 1.5, expected 0 to 1");
-OP_ROW("dropout of integers", .op = "dropout", .inputs = {ids({3}, 4)},
-       .call = [](const Tensors& in) { return dropout(in[0], 0.5); },
-       .refused = "dropout: i64(3) is not a floating type; cast it first");
+OP_ROW(
+    "dropout everything", .op = "dropout", .inputs = {f(3, 5)},
+    .call = [](const Tensors& in) { return dropout(in[0], 1); },
+    .reference = analytic([](const auto& in) {
+      return map(in[0], [](auto v) { return v * 0.0; });
+    }));
+OP_ROW(
+    "dropout rate out of range", .op = "dropout", .inputs = {f(3)},
+    .call = [](const Tensors& in) { return dropout(in[0], 1.5); },
+    .refused = "dropout: the rate is 1.5, expected 0 to 1");
+OP_ROW(
+    "dropout of integers", .op = "dropout", .inputs = {ids({3}, 4)},
+    .call = [](const Tensors& in) { return dropout(in[0], 0.5); },
+    .refused = "dropout: i64(3) is not a floating type; cast it first");
 
 std::vector<float> dropped(const Tensor& x) { return dropout(x, 0.5).to_vector<float>(); }
 

@@ -31,11 +31,15 @@ TEST(Errors, ShapeMismatch) {
   const Tensor a = Tensor::ones({4, 64}), b = Tensor::ones({4, 32});
   EXPECT_EQ(error_of([&] { add(a, b); }),
             "add: f32(4, 64) and f32(4, 32) do not broadcast: axis -1 is 64 and 32");
-  EXPECT_EQ(error_of([&] { a * b; }),
+  EXPECT_EQ(error_of([&] { a* b; }),
             "mul: f32(4, 64) and f32(4, 32) do not broadcast: axis -1 is 64 and 32");
-  EXPECT_EQ(error_of([&] { reshape(a, {5, -1}); }),
+  EXPECT_EQ(error_of([&] {
+              reshape(a, {5, -1});
+            }),
             "reshape: f32(4, 64) has 256 elements, which axis 1 cannot make up from 5");
-  EXPECT_EQ(error_of([&] { concat({a, b}); }),
+  EXPECT_EQ(error_of([&] {
+              concat({a, b});
+            }),
             "concat: f32(4, 64) and f32(4, 32) (part 1) differ beside axis 0");
   const std::string product = error_of([&] { matmul(a, b); });
   EXPECT_TRUE(product.starts_with("matmul: ")) << product;
@@ -58,21 +62,31 @@ TEST(Errors, BadAxis) {
 
 TEST(Errors, IndexOutOfRange) {
   const Tensor table = Tensor::ones({10, 4});
-  EXPECT_EQ(error_of([&] { gather(table, Tensor::of<std::int64_t>({0, 1, 2, 12, 99})); }),
+  EXPECT_EQ(error_of([&] {
+              gather(table, Tensor::of<std::int64_t>({0, 1, 2, 12, 99}));
+            }),
             "gather: index 12 at position 3 is out of range for axis 0 of f32(10, 4); "
             "expected 0 to 9");
-  EXPECT_EQ(error_of([&] { embedding(table, Tensor::of<std::int32_t>({3, -1})); }),
+  EXPECT_EQ(error_of([&] {
+              embedding(table, Tensor::of<std::int32_t>({3, -1}));
+            }),
             "gather: index -1 at position 1 is out of range for axis 0 of f32(10, 4); "
             "expected 0 to 9");
-  EXPECT_EQ(error_of([&] { one_hot(Tensor::of<std::int64_t>({0, 10}), 10); }),
+  EXPECT_EQ(error_of([&] {
+              one_hot(Tensor::of<std::int64_t>({0, 10}), 10);
+            }),
             "one_hot: index 10 at position 1 is out of range for depth 10; expected 0 to 9");
 }
 
 TEST(Errors, LabelOutOfRange) {
   const Tensor logits = Tensor::ones({3, 5});
-  EXPECT_EQ(error_of([&] { sparse_cross_entropy(logits, Tensor::of<std::int64_t>({0, 4, 7})); }),
+  EXPECT_EQ(error_of([&] {
+              sparse_cross_entropy(logits, Tensor::of<std::int64_t>({0, 4, 7}));
+            }),
             "sparse_cross_entropy: label 7 in row 2 is out of range for 5 classes");
-  EXPECT_EQ(error_of([&] { sparse_cross_entropy(logits, Tensor::of<std::int32_t>({0, -1, 1})); }),
+  EXPECT_EQ(error_of([&] {
+              sparse_cross_entropy(logits, Tensor::of<std::int32_t>({0, -1, 1}));
+            }),
             "sparse_cross_entropy: label -1 in row 1 is out of range for 5 classes");
 }
 

@@ -14,7 +14,8 @@ Index picked(const Index& i, const Array<T>& indices, int axis, int rank) {
     which[static_cast<std::size_t>(d)] = i[static_cast<std::size_t>(axis + d)];
   for (int d = 0; d < rank; ++d) {
     const int from = d < axis ? d : d + indices.rank() - 1;
-    at[static_cast<std::size_t>(d)] = d == axis ? whole(indices.at(which)) : i[static_cast<std::size_t>(from)];
+    at[static_cast<std::size_t>(d)] =
+        d == axis ? whole(indices.at(which)) : i[static_cast<std::size_t>(from)];
   }
   return at;
 }
@@ -35,9 +36,8 @@ void add_gather(const std::string& name, const Shape& x, const Input& indices, i
            .call = [axis](const Tensors& in) { return gather(in[0], in[1], axis); },
            .reference = analytic([=](const auto& in) {
              using T = typename std::decay_t<decltype(in[0])>::Element;
-             return build<T>(to, [&](const Index& i) {
-               return in[0].at(picked(i, in[1], front, x.rank()));
-             });
+             return build<T>(
+                 to, [&](const Index& i) { return in[0].at(picked(i, in[1], front, x.rank())); });
            }),
            .half = true});
   // The way back: from zeros, and added to something.
@@ -47,19 +47,20 @@ void add_gather(const std::string& name, const Shape& x, const Input& indices, i
     });
     return y;
   };
-  add_row({.name = "scatter_add " + name,
-           .op = "scatter_add",
-           .inputs = {indices, Input{.shape = to}},
-           .call = [=](const Tensors& in) { return scatter_add_along(in[0], in[1], front, x[front]); },
-           .reference = analytic([=](const auto& in) {
-             return add(in[0], in[1], std::decay_t<decltype(in[0])>(x));
-           })});
+  add_row(
+      {.name = "scatter_add " + name,
+       .op = "scatter_add",
+       .inputs = {indices, Input{.shape = to}},
+       .call = [=](const Tensors& in) { return scatter_add_along(in[0], in[1], front, x[front]); },
+       .reference = analytic(
+           [=](const auto& in) { return add(in[0], in[1], std::decay_t<decltype(in[0])>(x)); })});
   add_row({.name = "scatter_add into " + name,
            .op = "scatter_add",
            .inputs = {indices, Input{.shape = to}, Input{.shape = x}},
-           .call = [=](const Tensors& in) {
-             return scatter_add_along(in[0], in[1], front, x[front], in[2]);
-           },
+           .call =
+               [=](const Tensors& in) {
+                 return scatter_add_along(in[0], in[1], front, x[front], in[2]);
+               },
            .reference = analytic([=](const auto& in) { return add(in[0], in[1], in[2]); }),
            .half = true,
            .tolerance = {.half = 2},
@@ -84,73 +85,89 @@ void add_gather(const std::string& name, const Shape& x, const Input& indices, i
   return true;
 }();
 
-OP_ROW("embedding", .op = "gather", .inputs = {f(6, 4), ids({2, 3}, 6)},
-       .call = [](const Tensors& in) { return embedding(in[0], in[1]); },
-       .reference = analytic([](const auto& in) {
-         using T = typename std::decay_t<decltype(in[0])>::Element;
-         return build<T>({2, 3, 4}, [&](const Index& i) {
-           return in[0](whole(in[1](i[0], i[1])), i[2]);
-         });
-       }),
-       .half = true);
-OP_ROW("scatter_add to a base", .op = "scatter_add", .inputs = {f(4, 3), ids({5}, 4), f(5, 3)},
-       .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
-       .reference = analytic([](const auto& in) {
-         auto y = in[0];
-         for (int j = 0; j < 5; ++j)
-           for (int c = 0; c < 3; ++c) y(whole(in[1][j]), c) += in[2](j, c);
-         return y;
-       }));
-OP_ROW("scatter_add counts", .op = "scatter_add",
-       .inputs = {ints({4}, 0, 9, DType::i64), ids({20}, 4, DType::i32), ints({20}, 0, 9, DType::i64)},
-       .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
-       .reference = [](const auto& in) {
-         auto y = in[0];
-         for (int j = 0; j < 20; ++j) y[whole(in[1][j])] += in[2][j];
-         return y;
-       });
+OP_ROW(
+    "embedding", .op = "gather", .inputs = {f(6, 4), ids({2, 3}, 6)},
+    .call = [](const Tensors& in) { return embedding(in[0], in[1]); },
+    .reference = analytic([](const auto& in) {
+      using T = typename std::decay_t<decltype(in[0])>::Element;
+      return build<T>({2, 3, 4},
+                      [&](const Index& i) { return in[0](whole(in[1](i[0], i[1])), i[2]); });
+    }),
+    .half = true);
+OP_ROW(
+    "scatter_add to a base", .op = "scatter_add", .inputs = {f(4, 3), ids({5}, 4), f(5, 3)},
+    .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
+    .reference = analytic([](const auto& in) {
+      auto y = in[0];
+      for (int j = 0; j < 5; ++j)
+        for (int c = 0; c < 3; ++c) y(whole(in[1][j]), c) += in[2](j, c);
+      return y;
+    }));
+OP_ROW(
+    "scatter_add counts", .op = "scatter_add",
+    .inputs = {ints({4}, 0, 9, DType::i64), ids({20}, 4, DType::i32), ints({20}, 0, 9, DType::i64)},
+    .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
+    .reference =
+        [](const auto& in) {
+          auto y = in[0];
+          for (int j = 0; j < 20; ++j) y[whole(in[1][j])] += in[2][j];
+          return y;
+        });
 
-OP_ROW("gather out of range", .op = "gather",
-       .inputs = {f(10, 4), ids({5}, 10).of({0, 9, 3, 12, 40})},
-       .call = [](const Tensors& in) { return gather(in[0], in[1]); },
-       .refused = "gather: index 12 at position 3 is out of range for axis 0 of f32(10, 4); "
-                  "expected 0 to 9");
-OP_ROW("gather negative index", .op = "gather",
-       .inputs = {f(2, 3), ids({2}, 3, DType::i32).of({0, -1})},
-       .call = [](const Tensors& in) { return gather(in[0], in[1], 1); },
-       .refused = "gather: index -1 at position 1 is out of range for axis 1 of f32(2, 3); "
-                  "expected 0 to 2");
-OP_ROW("gather from nothing at all", .op = "gather", .inputs = {f(0, 3), ids({1}, 1)},
-       .call = [](const Tensors& in) { return gather(in[0], in[1]); },
-       .refused = "gather: index 0 at position 0 is out of range for axis 0 of f32(0, 3); it has none");
-OP_ROW("gather by floats", .op = "gather", .inputs = {f(2, 3), f(2)},
-       .call = [](const Tensors& in) { return gather(in[0], in[1]); },
-       .refused = "gather: the indices are f32(2); expected i32, i64 or u8");
-OP_ROW("gather bad axis", .op = "gather", .inputs = {f(2, 3), ids({2}, 2)},
-       .call = [](const Tensors& in) { return gather(in[0], in[1], 2); },
-       .refused = "gather: axis 2 is out of range for rank 2; expected -2 to 1");
-OP_ROW("gather rank too high", .op = "gather",
-       .inputs = {f(1, 1, 1, 1, 1), ids({1, 1, 1, 1, 1}, 1)},
-       .call = [](const Tensors& in) { return gather(in[0], in[1]); },
-       .refused = "has rank 9, above the largest, 8");
-OP_ROW("embedding of a vector", .op = "gather", .inputs = {f(2), ids({2}, 2)},
-       .call = [](const Tensors& in) { return embedding(in[0], in[1]); },
-       .refused = "embedding: the weight is f32(2); expected (rows, width)");
-OP_ROW("scatter_add out of range", .op = "scatter_add",
-       .inputs = {f(3, 2), ids({2}, 3).of({1, 3}), f(2, 2)},
-       .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
-       .refused = "scatter_add: index 3 at position 1 is out of range for axis 0 of f32(3, 2); "
-                  "expected 0 to 2");
-OP_ROW("scatter_add updates do not fit", .op = "scatter_add", .inputs = {f(3, 2), ids({4}, 3), f(5, 2)},
-       .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
-       .refused = "scatter_add: updates f32(5, 2) do not have the indices i64(4) at axis 0");
-OP_ROW("scatter_add base does not fit", .op = "scatter_add", .inputs = {f(3, 2), ids({4}, 3), f(4, 5)},
-       .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
-       .refused = "scatter_add: the accumulator is f32(3, 2), expected f32(3, 5)");
-OP_ROW("scatter_add of bytes", .op = "scatter_add",
-       .inputs = {ids({3}, 3), ids({3}, 9, DType::u8)},
-       .call = [](const Tensors& in) { return scatter_add_along(in[0], in[1], 0, 3); },
-       .refused = "scatter_add: u8(3) cannot be added; cast it first");
+OP_ROW(
+    "gather out of range", .op = "gather", .inputs = {f(10, 4), ids({5}, 10).of({0, 9, 3, 12, 40})},
+    .call = [](const Tensors& in) { return gather(in[0], in[1]); },
+    .refused =
+        "gather: index 12 at position 3 is out of range for axis 0 of f32(10, 4); "
+        "expected 0 to 9");
+OP_ROW(
+    "gather negative index", .op = "gather",
+    .inputs = {f(2, 3), ids({2}, 3, DType::i32).of({0, -1})},
+    .call = [](const Tensors& in) { return gather(in[0], in[1], 1); },
+    .refused =
+        "gather: index -1 at position 1 is out of range for axis 1 of f32(2, 3); "
+        "expected 0 to 2");
+OP_ROW(
+    "gather from nothing at all", .op = "gather", .inputs = {f(0, 3), ids({1}, 1)},
+    .call = [](const Tensors& in) { return gather(in[0], in[1]); },
+    .refused =
+        "gather: index 0 at position 0 is out of range for axis 0 of f32(0, 3); it has none");
+OP_ROW(
+    "gather by floats", .op = "gather", .inputs = {f(2, 3), f(2)},
+    .call = [](const Tensors& in) { return gather(in[0], in[1]); },
+    .refused = "gather: the indices are f32(2); expected i32, i64 or u8");
+OP_ROW(
+    "gather bad axis", .op = "gather", .inputs = {f(2, 3), ids({2}, 2)},
+    .call = [](const Tensors& in) { return gather(in[0], in[1], 2); },
+    .refused = "gather: axis 2 is out of range for rank 2; expected -2 to 1");
+OP_ROW(
+    "gather rank too high", .op = "gather", .inputs = {f(1, 1, 1, 1, 1), ids({1, 1, 1, 1, 1}, 1)},
+    .call = [](const Tensors& in) { return gather(in[0], in[1]); },
+    .refused = "has rank 9, above the largest, 8");
+OP_ROW(
+    "embedding of a vector", .op = "gather", .inputs = {f(2), ids({2}, 2)},
+    .call = [](const Tensors& in) { return embedding(in[0], in[1]); },
+    .refused = "embedding: the weight is f32(2); expected (rows, width)");
+OP_ROW(
+    "scatter_add out of range", .op = "scatter_add",
+    .inputs = {f(3, 2), ids({2}, 3).of({1, 3}), f(2, 2)},
+    .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
+    .refused =
+        "scatter_add: index 3 at position 1 is out of range for axis 0 of f32(3, 2); "
+        "expected 0 to 2");
+OP_ROW(
+    "scatter_add updates do not fit", .op = "scatter_add",
+    .inputs = {f(3, 2), ids({4}, 3), f(5, 2)},
+    .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
+    .refused = "scatter_add: updates f32(5, 2) do not have the indices i64(4) at axis 0");
+OP_ROW(
+    "scatter_add base does not fit", .op = "scatter_add", .inputs = {f(3, 2), ids({4}, 3), f(4, 5)},
+    .call = [](const Tensors& in) { return scatter_add(in[0], in[1], in[2]); },
+    .refused = "scatter_add: the accumulator is f32(3, 2), expected f32(3, 5)");
+OP_ROW(
+    "scatter_add of bytes", .op = "scatter_add", .inputs = {ids({3}, 3), ids({3}, 9, DType::u8)},
+    .call = [](const Tensors& in) { return scatter_add_along(in[0], in[1], 0, 3); },
+    .refused = "scatter_add: u8(3) cannot be added; cast it first");
 
 // ---- take_along ----
 
@@ -179,14 +196,15 @@ void add_take_along(const std::string& name, const Shape& x, const Input& indice
            .op = "put_along_add",
            .inputs = {indices, Input{.shape = indices.shape}},
            .call = [=](const Tensors& in) { return put_along_add(in[0], in[1], axis, x[front]); },
-           .reference = analytic([=](const auto& in) {
-             return add(in, std::decay_t<decltype(in[0])>(x));
-           })});
-  add_row({.name = "put_along_add into " + name,
-           .op = "put_along_add",
-           .inputs = {indices, Input{.shape = indices.shape}, Input{.shape = x}},
-           .call = [=](const Tensors& in) { return put_along_add(in[0], in[1], axis, x[front], in[2]); },
-           .reference = analytic([=](const auto& in) { return add(in, in[2]); })});
+           .reference = analytic(
+               [=](const auto& in) { return add(in, std::decay_t<decltype(in[0])>(x)); })});
+  add_row(
+      {.name = "put_along_add into " + name,
+       .op = "put_along_add",
+       .inputs = {indices, Input{.shape = indices.shape}, Input{.shape = x}},
+       .call =
+           [=](const Tensors& in) { return put_along_add(in[0], in[1], axis, x[front], in[2]); },
+       .reference = analytic([=](const auto& in) { return add(in, in[2]); })});
 }
 
 [[maybe_unused]] const bool takes = [] {
@@ -201,16 +219,20 @@ void add_take_along(const std::string& name, const Shape& x, const Input& indice
   add_take_along("threads rows", {4000, 5}, ids({4000, 3}, 5), 1);
   return true;
 }();
-OP_ROW("take_along out of range", .op = "take_along", .inputs = {f(2, 3), ids({2, 1}, 3).of({2, 3})},
-       .call = [](const Tensors& in) { return take_along(in[0], in[1], 1); },
-       .refused = "take_along: index 3 at position 1 is out of range for axis 1 of f32(2, 3); "
-                  "expected 0 to 2");
-OP_ROW("take_along shapes differ", .op = "take_along", .inputs = {f(2, 3), ids({3, 1}, 3)},
-       .call = [](const Tensors& in) { return take_along(in[0], in[1], 1); },
-       .refused = "take_along: f32(2, 3) and the indices i64(3, 1) differ beside axis 1");
-OP_ROW("put_along_add shapes differ", .op = "put_along_add", .inputs = {ids({2, 1}, 3), f(2, 2)},
-       .call = [](const Tensors& in) { return put_along_add(in[0], in[1], 1, 3); },
-       .refused = "put_along_add: the indices i64(2, 1) and the updates f32(2, 2) differ in shape");
+OP_ROW(
+    "take_along out of range", .op = "take_along", .inputs = {f(2, 3), ids({2, 1}, 3).of({2, 3})},
+    .call = [](const Tensors& in) { return take_along(in[0], in[1], 1); },
+    .refused =
+        "take_along: index 3 at position 1 is out of range for axis 1 of f32(2, 3); "
+        "expected 0 to 2");
+OP_ROW(
+    "take_along shapes differ", .op = "take_along", .inputs = {f(2, 3), ids({3, 1}, 3)},
+    .call = [](const Tensors& in) { return take_along(in[0], in[1], 1); },
+    .refused = "take_along: f32(2, 3) and the indices i64(3, 1) differ beside axis 1");
+OP_ROW(
+    "put_along_add shapes differ", .op = "put_along_add", .inputs = {ids({2, 1}, 3), f(2, 2)},
+    .call = [](const Tensors& in) { return put_along_add(in[0], in[1], 1, 3); },
+    .refused = "put_along_add: the indices i64(2, 1) and the updates f32(2, 2) differ in shape");
 
 // ---- one_hot ----
 
@@ -222,11 +244,12 @@ void add_one_hot(const std::string& name, const Input& which, std::int64_t depth
            .op = "one_hot",
            .inputs = {which},
            .call = [=](const Tensors& in) { return one_hot(in[0], depth, dtype); },
-           .reference = [=](const auto& in) {
-             Array<double> y(to);
-             for (std::int64_t j = 0; j < in[0].size(); ++j) y[j * depth + whole(in[0][j])] = 1;
-             return y;
-           }});
+           .reference =
+               [=](const auto& in) {
+                 Array<double> y(to);
+                 for (std::int64_t j = 0; j < in[0].size(); ++j) y[j * depth + whole(in[0][j])] = 1;
+                 return y;
+               }});
 }
 
 [[maybe_unused]] const bool one_hots = [] {
@@ -243,15 +266,18 @@ void add_one_hot(const std::string& name, const Input& which, std::int64_t depth
   add_one_hot("one_hot threads", ids({2000}, 20), 20, DType::f32);
   return true;
 }();
-OP_ROW("one_hot out of range", .op = "one_hot", .inputs = {ids({3}, 5).of({0, 4, 5})},
-       .call = [](const Tensors& in) { return one_hot(in[0], 5); },
-       .refused = "one_hot: index 5 at position 2 is out of range for depth 5; expected 0 to 4");
-OP_ROW("one_hot of floats", .op = "one_hot", .inputs = {f(3)},
-       .call = [](const Tensors& in) { return one_hot(in[0], 5); },
-       .refused = "one_hot: the indices are f32(3); expected i32, i64 or u8");
-OP_ROW("one_hot negative depth", .op = "one_hot", .inputs = {ids({3}, 5)},
-       .call = [](const Tensors& in) { return one_hot(in[0], -2); },
-       .refused = "one_hot: the depth is -2; expected 0 or more");
+OP_ROW(
+    "one_hot out of range", .op = "one_hot", .inputs = {ids({3}, 5).of({0, 4, 5})},
+    .call = [](const Tensors& in) { return one_hot(in[0], 5); },
+    .refused = "one_hot: index 5 at position 2 is out of range for depth 5; expected 0 to 4");
+OP_ROW(
+    "one_hot of floats", .op = "one_hot", .inputs = {f(3)},
+    .call = [](const Tensors& in) { return one_hot(in[0], 5); },
+    .refused = "one_hot: the indices are f32(3); expected i32, i64 or u8");
+OP_ROW(
+    "one_hot negative depth", .op = "one_hot", .inputs = {ids({3}, 5)},
+    .call = [](const Tensors& in) { return one_hot(in[0], -2); },
+    .refused = "one_hot: the depth is -2; expected 0 or more");
 
 }  // namespace
 }  // namespace ebb::table

@@ -74,10 +74,11 @@ void add_sparse(const std::string& name, const Shape& logits, DType dtype, doubl
   add_row({.name = "sparse_cross_entropy " + name,
            .op = "sparse_cross_entropy",
            .inputs = {Input{.shape = logits}, labels},
-           .call = [=](const Tensors& in) {
-             return both(sparse_cross_entropy(
-                 in[0], in[1], {.ignore_index = kIgnore, .label_smoothing = smoothing}));
-           },
+           .call =
+               [=](const Tensors& in) {
+                 return both(sparse_cross_entropy(
+                     in[0], in[1], {.ignore_index = kIgnore, .label_smoothing = smoothing}));
+               },
            .reference = analytic([=](const auto& in) {
              const auto t = spread_labels(in[0], in[1], smoothing);
              auto count = entropy_sum(in[0], t);
@@ -85,24 +86,27 @@ void add_sparse(const std::string& name, const Shape& logits, DType dtype, doubl
              for (std::int64_t r = 0; r < in[1].size(); ++r) count[0] += whole(in[1][r]) != kIgnore;
              return std::vector{entropy_sum(in[0], t), count};
            })});
-  add_row({.name = "sparse_cross_entropy_backward " + name,
-           .op = "sparse_cross_entropy_backward",
-           .inputs = {Input{.shape = logits}, labels, f()},
-           .call = [=](const Tensors& in) {
+  add_row(
+      {.name = "sparse_cross_entropy_backward " + name,
+       .op = "sparse_cross_entropy_backward",
+       .inputs = {Input{.shape = logits}, labels, f()},
+       .call =
+           [=](const Tensors& in) {
              return apply(SparseCrossEntropyBackward{{kIgnore, smoothing}}, in[0], in[1], in[2]);
            },
-           .reference = analytic([=](const auto& in) {
-             return entropy_gradient(in[0], spread_labels(in[0], in[1], smoothing), in[2][0]);
-           })});
+       .reference = analytic([=](const auto& in) {
+         return entropy_gradient(in[0], spread_labels(in[0], in[1], smoothing), in[2][0]);
+       })});
 }
 
 void add_soft(const std::string& name, const Shape& shape, double smoothing) {
   add_row({.name = "cross_entropy " + name,
            .op = "cross_entropy",
            .inputs = {Input{.shape = shape}, Input{.shape = shape}.in(0.1, 1)},
-           .call = [=](const Tensors& in) {
-             return both(cross_entropy(in[0], in[1], {.label_smoothing = smoothing}));
-           },
+           .call =
+               [=](const Tensors& in) {
+                 return both(cross_entropy(in[0], in[1], {.label_smoothing = smoothing}));
+               },
            .reference = analytic([=](const auto& in) {
              const std::int64_t n = in[0].dim(-1);
              const auto t = map(in[1], [&](auto v) {
@@ -113,15 +117,13 @@ void add_soft(const std::string& name, const Shape& shape, double smoothing) {
              return std::vector{entropy_sum(in[0], t), count};
            })});
   if (smoothing != 0) return;
-  add_row({.name = "cross_entropy_backward " + name,
-           .op = "cross_entropy_backward",
-           .inputs = {Input{.shape = shape}, Input{.shape = shape}.in(0.1, 1), f()},
-           .call = [](const Tensors& in) {
-             return apply(CrossEntropyBackward{}, in[0], in[1], in[2]);
-           },
-           .reference = analytic([](const auto& in) {
-             return entropy_gradient(in[0], in[1], in[2][0]);
-           })});
+  add_row(
+      {.name = "cross_entropy_backward " + name,
+       .op = "cross_entropy_backward",
+       .inputs = {Input{.shape = shape}, Input{.shape = shape}.in(0.1, 1), f()},
+       .call = [](const Tensors& in) { return apply(CrossEntropyBackward{}, in[0], in[1], in[2]); },
+       .reference =
+           analytic([](const auto& in) { return entropy_gradient(in[0], in[1], in[2][0]); })});
 }
 
 [[maybe_unused]] const bool cross_entropies = [] {
@@ -163,7 +165,8 @@ const Pair kPairs[] = {
      pair_backward<PairKind::squared>},
     {PairKind::absolute, 1, [](const Tensor& x, const Tensor& t, double) { return mae(x, t); },
      pair_backward<PairKind::absolute>},
-    {PairKind::huber, 0.75, [](const Tensor& x, const Tensor& t, double d) { return huber(x, t, d); },
+    {PairKind::huber, 0.75,
+     [](const Tensor& x, const Tensor& t, double d) { return huber(x, t, d); },
      pair_backward<PairKind::huber>},
 };
 
@@ -171,10 +174,14 @@ template <class T>
 T pair_value(PairKind kind, double delta, T x, T t) {
   const T d = x - t, size = real(d) < 0 ? -d : d;
   switch (kind) {
-    case PairKind::binary_cross_entropy: return std::log(1.0 + std::exp(x)) - x * t;
-    case PairKind::squared: return d * d;
-    case PairKind::absolute: return size;
-    default: return real(size) <= delta ? d * d / 2.0 : delta * (size - delta / 2);
+    case PairKind::binary_cross_entropy:
+      return std::log(1.0 + std::exp(x)) - x * t;
+    case PairKind::squared:
+      return d * d;
+    case PairKind::absolute:
+      return size;
+    default:
+      return real(size) <= delta ? d * d / 2.0 : delta * (size - delta / 2);
   }
 }
 template <class T>
@@ -182,10 +189,14 @@ T pair_slope(PairKind kind, double delta, T x, T t) {
   const T d = x - t;
   const double sign = real(d) < 0 ? -1 : 1;
   switch (kind) {
-    case PairKind::binary_cross_entropy: return 1.0 / (1.0 + std::exp(-x)) - t;
-    case PairKind::squared: return 2.0 * d;
-    case PairKind::absolute: return T(sign);
-    default: return std::fabs(real(d)) <= delta ? d : T(sign * delta);
+    case PairKind::binary_cross_entropy:
+      return 1.0 / (1.0 + std::exp(-x)) - t;
+    case PairKind::squared:
+      return 2.0 * d;
+    case PairKind::absolute:
+      return T(sign);
+    default:
+      return std::fabs(real(d)) <= delta ? d : T(sign * delta);
   }
 }
 
@@ -233,42 +244,54 @@ void add_pairs(const std::string& name, const Shape& shape) {
   return true;
 }();
 
-OP_ROW("label out of range", .op = "sparse_cross_entropy",
-       .inputs = {f(3, 5), ids({3}, 5).of({1, 5, 2})},
-       .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
-       .refused = "sparse_cross_entropy: label 5 in row 1 is out of range for 5 classes");
-OP_ROW("label below zero", .op = "sparse_cross_entropy",
-       .inputs = {f(2, 5), ids({2}, 5).of({0, -1})},
-       .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
-       .refused = "sparse_cross_entropy: label -1 in row 1 is out of range for 5 classes");
-OP_ROW("labels for other rows", .op = "sparse_cross_entropy", .inputs = {f(3, 5), ids({4}, 5)},
-       .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
-       .refused = "sparse_cross_entropy: the logits are f32(3, 5) and the labels i64(4); expected a "
-                  "label for each row, (3)");
-OP_ROW("labels of floats", .op = "sparse_cross_entropy", .inputs = {f(3, 5), f(3)},
-       .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
-       .refused = "sparse_cross_entropy: the labels are f32(3); expected i32 or i64");
-OP_ROW("logits of rank 0", .op = "sparse_cross_entropy", .inputs = {f(), ids({}, 5)},
-       .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
-       .refused = "sparse_cross_entropy: the logits are f32()");
-OP_ROW("too much smoothing", .op = "sparse_cross_entropy", .inputs = {f(3, 5), ids({3}, 5)},
-       .call = [](const Tensors& in) {
-         return sparse_cross_entropy(in[0], in[1], {.label_smoothing = 1.5}).sum;
-       },
-       .refused = "sparse_cross_entropy: the label smoothing is 1.5, expected 0 to 1");
-OP_ROW("targets of another shape", .op = "cross_entropy", .inputs = {f(3, 5), f(3, 4)},
-       .call = [](const Tensors& in) { return cross_entropy(in[0], in[1]).sum; },
-       .refused = "cross_entropy: the logits are f32(3, 5) and the targets f32(3, 4); expected one "
-                  "shape");
-OP_ROW("mse of other shapes", .op = "mse", .inputs = {f(3, 5), f(3)},
-       .call = [](const Tensors& in) { return mse(in[0], in[1]).sum; },
-       .refused = "mse: the prediction is f32(3, 5) and the target f32(3); expected one shape");
-OP_ROW("mae of integers", .op = "mae", .inputs = {ids({3}, 5), ids({3}, 5)},
-       .call = [](const Tensors& in) { return mae(in[0], in[1]).sum; },
-       .refused = "mae: i64(3) is not a floating type; cast it first");
-OP_ROW("huber without width", .op = "huber", .inputs = {f(3), f(3)},
-       .call = [](const Tensors& in) { return huber(in[0], in[1], 0).sum; },
-       .refused = "huber: delta is 0, expected above 0");
+OP_ROW(
+    "label out of range", .op = "sparse_cross_entropy",
+    .inputs = {f(3, 5), ids({3}, 5).of({1, 5, 2})},
+    .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
+    .refused = "sparse_cross_entropy: label 5 in row 1 is out of range for 5 classes");
+OP_ROW(
+    "label below zero", .op = "sparse_cross_entropy", .inputs = {f(2, 5), ids({2}, 5).of({0, -1})},
+    .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
+    .refused = "sparse_cross_entropy: label -1 in row 1 is out of range for 5 classes");
+OP_ROW(
+    "labels for other rows", .op = "sparse_cross_entropy", .inputs = {f(3, 5), ids({4}, 5)},
+    .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
+    .refused =
+        "sparse_cross_entropy: the logits are f32(3, 5) and the labels i64(4); expected a "
+        "label for each row, (3)");
+OP_ROW(
+    "labels of floats", .op = "sparse_cross_entropy", .inputs = {f(3, 5), f(3)},
+    .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
+    .refused = "sparse_cross_entropy: the labels are f32(3); expected i32 or i64");
+OP_ROW(
+    "logits of rank 0", .op = "sparse_cross_entropy", .inputs = {f(), ids({}, 5)},
+    .call = [](const Tensors& in) { return sparse_cross_entropy(in[0], in[1]).sum; },
+    .refused = "sparse_cross_entropy: the logits are f32()");
+OP_ROW(
+    "too much smoothing", .op = "sparse_cross_entropy", .inputs = {f(3, 5), ids({3}, 5)},
+    .call =
+        [](const Tensors& in) {
+          return sparse_cross_entropy(in[0], in[1], {.label_smoothing = 1.5}).sum;
+        },
+    .refused = "sparse_cross_entropy: the label smoothing is 1.5, expected 0 to 1");
+OP_ROW(
+    "targets of another shape", .op = "cross_entropy", .inputs = {f(3, 5), f(3, 4)},
+    .call = [](const Tensors& in) { return cross_entropy(in[0], in[1]).sum; },
+    .refused =
+        "cross_entropy: the logits are f32(3, 5) and the targets f32(3, 4); expected one "
+        "shape");
+OP_ROW(
+    "mse of other shapes", .op = "mse", .inputs = {f(3, 5), f(3)},
+    .call = [](const Tensors& in) { return mse(in[0], in[1]).sum; },
+    .refused = "mse: the prediction is f32(3, 5) and the target f32(3); expected one shape");
+OP_ROW(
+    "mae of integers", .op = "mae", .inputs = {ids({3}, 5), ids({3}, 5)},
+    .call = [](const Tensors& in) { return mae(in[0], in[1]).sum; },
+    .refused = "mae: i64(3) is not a floating type; cast it first");
+OP_ROW(
+    "huber without width", .op = "huber", .inputs = {f(3), f(3)},
+    .call = [](const Tensors& in) { return huber(in[0], in[1], 0).sum; },
+    .refused = "huber: delta is 0, expected above 0");
 
 }  // namespace
 }  // namespace ebb::table

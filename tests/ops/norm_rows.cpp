@@ -97,17 +97,19 @@ void add_norm_backward(const std::string& name, const Shape& shape, bool go_on) 
   add_row({.name = "layer_norm_backward " + name,
            .op = "layer_norm_backward",
            .inputs = layer,
-           .call = [=](const Tensors& in) {
-             return go_on ? layer_norm_backward(in[0], in[1], in[2], kEps, in[3], in[4])
-                          : layer_norm_backward(in[0], in[1], in[2], kEps);
-           },
+           .call =
+               [=](const Tensors& in) {
+                 return go_on ? layer_norm_backward(in[0], in[1], in[2], kEps, in[3], in[4])
+                              : layer_norm_backward(in[0], in[1], in[2], kEps);
+               },
            .reference = analytic([](const auto& in) { return norm_backward_of(in, true); })});
   add_row({.name = "rms_norm_backward " + name,
            .op = "rms_norm_backward",
            .inputs = rms,
-           .call = [=](const Tensors& in) {
-             return rms_norm_backward(in[0], in[1], in[2], kEps, go_on ? in[3] : Tensor());
-           },
+           .call =
+               [=](const Tensors& in) {
+                 return rms_norm_backward(in[0], in[1], in[2], kEps, go_on ? in[3] : Tensor());
+               },
            .reference = analytic([](const auto& in) { return norm_backward_of(in, false); })});
 }
 
@@ -128,23 +130,27 @@ void add_norm_backward(const std::string& name, const Shape& shape, bool go_on) 
   return true;
 }();
 
-OP_ROW("layer_norm weight of another size", .op = "layer_norm",
-       .inputs = {f(4, 8), f(4), f(8)},
-       .call = [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },
-       .refused = "layer_norm: the weight is f32(4), expected (8) to go with f32(4, 8)");
-OP_ROW("layer_norm bias of another size", .op = "layer_norm", .inputs = {f(4, 8), f(8), f(1)},
-       .call = [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },
-       .refused = "layer_norm: the bias is f32(1), expected (8) to go with f32(4, 8)");
-OP_ROW("rms_norm scalar", .op = "rms_norm", .inputs = {f(), f(1)},
-       .call = [](const Tensors& in) { return rms_norm(in[0], in[1]); },
-       .refused = "rms_norm: f32() has no last axis to normalise");
-OP_ROW("rms_norm of integers", .op = "rms_norm", .inputs = {ids({2, 3}, 4), f(3)},
-       .call = [](const Tensors& in) { return rms_norm(in[0], in[1]); },
-       .refused = "rms_norm: i64(2, 3) is not a floating type; cast it first");
-OP_ROW("rms_norm_backward shapes differ", .op = "rms_norm_backward",
-       .inputs = {f(4, 8), f(8), f(8, 4)},
-       .call = [](const Tensors& in) { return rms_norm_backward(in[0], in[1], in[2], kEps); },
-       .refused = "rms_norm_backward: f32(4, 8) and f32(8, 4) differ");
+OP_ROW(
+    "layer_norm weight of another size", .op = "layer_norm", .inputs = {f(4, 8), f(4), f(8)},
+    .call = [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },
+    .refused = "layer_norm: the weight is f32(4), expected (8) to go with f32(4, 8)");
+OP_ROW(
+    "layer_norm bias of another size", .op = "layer_norm", .inputs = {f(4, 8), f(8), f(1)},
+    .call = [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },
+    .refused = "layer_norm: the bias is f32(1), expected (8) to go with f32(4, 8)");
+OP_ROW(
+    "rms_norm scalar", .op = "rms_norm", .inputs = {f(), f(1)},
+    .call = [](const Tensors& in) { return rms_norm(in[0], in[1]); },
+    .refused = "rms_norm: f32() has no last axis to normalise");
+OP_ROW(
+    "rms_norm of integers", .op = "rms_norm", .inputs = {ids({2, 3}, 4), f(3)},
+    .call = [](const Tensors& in) { return rms_norm(in[0], in[1]); },
+    .refused = "rms_norm: i64(2, 3) is not a floating type; cast it first");
+OP_ROW(
+    "rms_norm_backward shapes differ", .op = "rms_norm_backward",
+    .inputs = {f(4, 8), f(8), f(8, 4)},
+    .call = [](const Tensors& in) { return rms_norm_backward(in[0], in[1], in[2], kEps); },
+    .refused = "rms_norm_backward: f32(4, 8) and f32(8, 4) differ");
 
 // ---- batch norm ----
 
@@ -167,8 +173,8 @@ struct Channels {
 };
 
 template <class T>
-Array<T> applied(const Array<T>& x, const Array<T>& w, const Array<T>& b, const std::vector<T>& mean,
-                 const std::vector<T>& var) {
+Array<T> applied(const Array<T>& x, const Array<T>& w, const Array<T>& b,
+                 const std::vector<T>& mean, const std::vector<T>& var) {
   Array<T> y(x.shape);
   for (std::int64_t i = 0; i < y.size(); ++i) {
     const auto c = static_cast<std::size_t>(i % x.dim(-1));
@@ -182,10 +188,11 @@ void add_batch_norm(const std::string& name, const Shape& shape) {
   add_row({.name = "batch_norm_train " + name,
            .op = "batch_norm_train",
            .inputs = {x, c, c},
-           .call = [](const Tensors& in) {
-             const auto [y, mean, var] = batch_norm_train(in[0], in[1], in[2], kEps);
-             return Tensors{y, mean, var};
-           },
+           .call =
+               [](const Tensors& in) {
+                 const auto [y, mean, var] = batch_norm_train(in[0], in[1], in[2], kEps);
+                 return Tensors{y, mean, var};
+               },
            .reference = analytic([](const auto& in) {
              const Channels s(in[0]);
              auto mean = in[1], var = in[1];
@@ -193,15 +200,14 @@ void add_batch_norm(const std::string& name, const Shape& shape) {
              var.data = s.var;
              return std::vector{applied(in[0], in[1], in[2], s.mean, s.var), mean, var};
            })});
-  add_row({.name = "batch_norm " + name,
-           .op = "batch_norm",
-           .inputs = {x, c, c, c, c.in(0.5, 2)},
-           .call = [](const Tensors& in) {
-             return batch_norm(in[0], in[1], in[2], in[3], in[4], kEps);
-           },
-           .reference = analytic([](const auto& in) {
-             return applied(in[0], in[1], in[2], in[3].data, in[4].data);
-           })});
+  add_row(
+      {.name = "batch_norm " + name,
+       .op = "batch_norm",
+       .inputs = {x, c, c, c, c.in(0.5, 2)},
+       .call =
+           [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4], kEps); },
+       .reference = analytic(
+           [](const auto& in) { return applied(in[0], in[1], in[2], in[3].data, in[4].data); })});
 }
 
 [[maybe_unused]] const bool batch_norms = [] {
@@ -213,43 +219,48 @@ void add_batch_norm(const std::string& name, const Shape& shape) {
   add_batch_norm("threads", {3000, 40});
   return true;
 }();
-OP_ROW("batch_norm no rows", .op = "batch_norm", .inputs = {f(0, 3), f(3), f(3), f(3), f(3).in(1, 2)},
-       .call = [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4], kEps); },
-       .reference = analytic([](const auto& in) {
-         return applied(in[0], in[1], in[2], in[3].data, in[4].data);
-       }));
+OP_ROW(
+    "batch_norm no rows", .op = "batch_norm", .inputs = {f(0, 3), f(3), f(3), f(3), f(3).in(1, 2)},
+    .call = [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4], kEps); },
+    .reference = analytic([](const auto& in) {
+      return applied(in[0], in[1], in[2], in[3].data, in[4].data);
+    }));
 
-OP_ROW("batch_norm_backward", .op = "batch_norm_backward",
-       .inputs = {f(5, 3), f(3), f(5, 3), f(3), f(3).in(0.5, 2)},
-       .call = [](const Tensors& in) {
-         return batch_norm_backward(in[0], in[1], in[2], in[3], in[4], kEps);
-       },
-       .reference = analytic([](const auto& in) {
-         auto dx = in[0], dw = in[1], db = in[1];
-         const std::int64_t n = dw.size(), rows = dx.size() / n;
-         for (std::int64_t c = 0; c < n; ++c) {
-           const auto r = 1.0 / std::sqrt(in[4][c] + kEps);
-           dw[c] = db[c] = 0;
-           for (std::int64_t i = c; i < dx.size(); i += n) {
-             db[c] += in[2][i];
-             dw[c] += in[2][i] * (in[0][i] - in[3][c]) * r;
-           }
-           for (std::int64_t i = c; i < dx.size(); i += n) {
-             const auto xh = (in[0][i] - in[3][c]) * r;
-             dx[i] = in[1][c] * r * (in[2][i] - (db[c] + xh * dw[c]) / static_cast<double>(rows));
-           }
-         }
-         return std::vector{dx, dw, db};
-       }));
+OP_ROW(
+    "batch_norm_backward", .op = "batch_norm_backward",
+    .inputs = {f(5, 3), f(3), f(5, 3), f(3), f(3).in(0.5, 2)},
+    .call =
+        [](const Tensors& in) {
+          return batch_norm_backward(in[0], in[1], in[2], in[3], in[4], kEps);
+        },
+    .reference = analytic([](const auto& in) {
+      auto dx = in[0], dw = in[1], db = in[1];
+      const std::int64_t n = dw.size(), rows = dx.size() / n;
+      for (std::int64_t c = 0; c < n; ++c) {
+        const auto r = 1.0 / std::sqrt(in[4][c] + kEps);
+        dw[c] = db[c] = 0;
+        for (std::int64_t i = c; i < dx.size(); i += n) {
+          db[c] += in[2][i];
+          dw[c] += in[2][i] * (in[0][i] - in[3][c]) * r;
+        }
+        for (std::int64_t i = c; i < dx.size(); i += n) {
+          const auto xh = (in[0][i] - in[3][c]) * r;
+          dx[i] = in[1][c] * r * (in[2][i] - (db[c] + xh * dw[c]) / static_cast<double>(rows));
+        }
+      }
+      return std::vector{dx, dw, db};
+    }));
 
-OP_ROW("batch_norm_train weight of another size", .op = "batch_norm_train",
-       .inputs = {f(4, 8), f(4), f(8)},
-       .call = [](const Tensors& in) { return batch_norm_train(in[0], in[1], in[2]).y; },
-       .refused = "batch_norm_train: the weight is f32(4), expected (8) to go with f32(4, 8)");
-OP_ROW("batch_norm variance of another size", .op = "batch_norm",
-       .inputs = {f(4, 8), f(8), f(8), f(8), f(4, 8)},
-       .call = [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4]); },
-       .refused = "batch_norm: the var is f32(4, 8), expected (8) to go with f32(4, 8)");
+OP_ROW(
+    "batch_norm_train weight of another size", .op = "batch_norm_train",
+    .inputs = {f(4, 8), f(4), f(8)},
+    .call = [](const Tensors& in) { return batch_norm_train(in[0], in[1], in[2]).y; },
+    .refused = "batch_norm_train: the weight is f32(4), expected (8) to go with f32(4, 8)");
+OP_ROW(
+    "batch_norm variance of another size", .op = "batch_norm",
+    .inputs = {f(4, 8), f(8), f(8), f(8), f(4, 8)},
+    .call = [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4]); },
+    .refused = "batch_norm: the var is f32(4, 8), expected (8) to go with f32(4, 8)");
 
 }  // namespace
 }  // namespace ebb::table

@@ -26,7 +26,8 @@ Array<T> joined(const Arrays<T>& parts, int axis) {
 }
 
 template <class T>
-Array<T> cut(const Array<T>& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1) {
+Array<T> cut(const Array<T>& x, int axis, std::int64_t begin, std::int64_t end,
+             std::int64_t step = 1) {
   std::vector<std::int64_t> dims(x.shape.begin(), x.shape.end());
   const auto along = static_cast<std::size_t>(axis);
   dims[along] = (end - begin + step - 1) / step;
@@ -57,21 +58,26 @@ void add_concat(const std::string& name, std::vector<Input> parts, int axis) {
   add_concat("concat threads", {f(300, 150), f(300, 151)}, 1);
   return true;
 }();
-OP_ROW("concat labels", .op = "concat", .inputs = {ids({2}, 9), ids({3}, 9)},
-       .call = [](const Tensors& in) { return concat(in); },
-       .reference = [](const auto& in) { return joined(in, 0); });
-OP_ROW("concat shapes differ", .op = "concat", .inputs = {f(2, 3), f(3, 3)},
-       .call = [](const Tensors& in) { return concat(in, 1); },
-       .refused = "concat: f32(2, 3) and f32(3, 3) (part 1) differ beside axis 1");
-OP_ROW("concat types differ", .op = "concat", .inputs = {f(2), ids({2}, 3)},
-       .call = [](const Tensors& in) { return concat(in); },
-       .refused = "concat: f32(2) and i64(2) differ in type; cast one");
-OP_ROW("concat of nothing", .op = "concat", .inputs = {f(2)},
-       .call = [](const Tensors&) { return concat(std::span<const Tensor>()); },
-       .refused = "concat: no tensors were given, expected one or more");
-OP_ROW("concat bad axis", .op = "concat", .inputs = {f(2), f(2)},
-       .call = [](const Tensors& in) { return concat(in, 1); },
-       .refused = "concat: axis 1 is out of range for rank 1; expected -1 to 0");
+OP_ROW(
+    "concat labels", .op = "concat", .inputs = {ids({2}, 9), ids({3}, 9)},
+    .call = [](const Tensors& in) { return concat(in); },
+    .reference = [](const auto& in) { return joined(in, 0); });
+OP_ROW(
+    "concat shapes differ", .op = "concat", .inputs = {f(2, 3), f(3, 3)},
+    .call = [](const Tensors& in) { return concat(in, 1); },
+    .refused = "concat: f32(2, 3) and f32(3, 3) (part 1) differ beside axis 1");
+OP_ROW(
+    "concat types differ", .op = "concat", .inputs = {f(2), ids({2}, 3)},
+    .call = [](const Tensors& in) { return concat(in); },
+    .refused = "concat: f32(2) and i64(2) differ in type; cast one");
+OP_ROW(
+    "concat of nothing", .op = "concat", .inputs = {f(2)},
+    .call = [](const Tensors&) { return concat(std::span<const Tensor>()); },
+    .refused = "concat: no tensors were given, expected one or more");
+OP_ROW(
+    "concat bad axis", .op = "concat", .inputs = {f(2), f(2)},
+    .call = [](const Tensors& in) { return concat(in, 1); },
+    .refused = "concat: axis 1 is out of range for rank 1; expected -1 to 0");
 
 void add_stack(const std::string& name, const Shape& shape, int axis, std::size_t parts) {
   const int front = axis < 0 ? axis + shape.rank() + 1 : axis;
@@ -95,9 +101,10 @@ void add_stack(const std::string& name, const Shape& shape, int axis, std::size_
   add_stack("stack middle", {2, 3}, 1, 1);
   return true;
 }();
-OP_ROW("stack shapes differ", .op = "concat", .inputs = {f(2, 3), f(3, 3)},
-       .call = [](const Tensors& in) { return stack(in); },
-       .refused = "stack: f32(2, 3) and f32(3, 3) (part 1) differ");
+OP_ROW(
+    "stack shapes differ", .op = "concat", .inputs = {f(2, 3), f(3, 3)},
+    .call = [](const Tensors& in) { return stack(in); },
+    .refused = "stack: f32(2, 3) and f32(3, 3) (part 1) differ");
 
 void add_slice(const std::string& name, const Shape& shape, int axis, std::int64_t begin,
                std::int64_t end, std::int64_t step = 1) {
@@ -129,34 +136,47 @@ void add_slice(const std::string& name, const Shape& shape, int axis, std::int64
   add_slice("slice threads", {400, 301}, 1, 1, 300, 2);
   return true;
 }();
-OP_ROW("slice out of range", .op = "slice", .inputs = {f(4, 2)},
-       .call = [](const Tensors& in) { return slice(in[0], 0, 1, 5); },
-       .refused = "slice: 1:5 is out of range for axis 0 of f32(4, 2); expected 0 to 4");
-OP_ROW("slice backwards", .op = "slice", .inputs = {f(4, 2)},
-       .call = [](const Tensors& in) { return slice(in[0], 0, 3, 0, -1); },
-       .refused = "slice: 3:0:-1 is out of range for axis 0 of f32(4, 2); expected 0 to 4");
-OP_ROW("slice bad axis", .op = "slice", .inputs = {f(4, 2)},
-       .call = [](const Tensors& in) { return slice(in[0], 2, 0, 1); },
-       .refused = "slice: axis 2 is out of range for rank 2; expected -2 to 1");
+OP_ROW(
+    "slice out of range", .op = "slice", .inputs = {f(4, 2)},
+    .call = [](const Tensors& in) { return slice(in[0], 0, 1, 5); },
+    .refused = "slice: 1:5 is out of range for axis 0 of f32(4, 2); expected 0 to 4");
+OP_ROW(
+    "slice backwards", .op = "slice", .inputs = {f(4, 2)},
+    .call = [](const Tensors& in) { return slice(in[0], 0, 3, 0, -1); },
+    .refused = "slice: 3:0:-1 is out of range for axis 0 of f32(4, 2); expected 0 to 4");
+OP_ROW(
+    "slice bad axis", .op = "slice", .inputs = {f(4, 2)},
+    .call = [](const Tensors& in) { return slice(in[0], 2, 0, 1); },
+    .refused = "slice: axis 2 is out of range for rank 2; expected -2 to 1");
 
-OP_ROW("split equal", .op = "slice", .inputs = {f(2, 6)},
-       .call = [](const Tensors& in) { return split(in[0], 3, 1); },
-       .reference = analytic([](const auto& in) {
-         return std::vector{cut(in[0], 1, 0, 2), cut(in[0], 1, 2, 4), cut(in[0], 1, 4, 6)};
-       }),
-       .half = true);
-OP_ROW("split sizes", .op = "slice", .inputs = {f(6, 2)},
-       .call = [](const Tensors& in) { return split(in[0], {1, 0, 5}, 0); },
-       .reference = analytic([](const auto& in) {
-         return std::vector{cut(in[0], 0, 0, 1), cut(in[0], 0, 1, 1), cut(in[0], 0, 1, 6)};
-       }),
-       .half = true);
-OP_ROW("split does not divide", .op = "slice", .inputs = {f(2, 5)},
-       .call = [](const Tensors& in) { return split(in[0], 2, 1); },
-       .refused = "split: axis 1 of f32(2, 5) cannot be cut into 2 equal parts");
-OP_ROW("split sizes do not add up", .op = "slice", .inputs = {f(5)},
-       .call = [](const Tensors& in) { return split(in[0], {2, 2}); },
-       .refused = "split: the parts of axis 0 of f32(5) add up to 4, expected 5");
+OP_ROW(
+    "split equal", .op = "slice", .inputs = {f(2, 6)},
+    .call = [](const Tensors& in) { return split(in[0], 3, 1); },
+    .reference = analytic([](const auto& in) {
+      return std::vector{cut(in[0], 1, 0, 2), cut(in[0], 1, 2, 4), cut(in[0], 1, 4, 6)};
+    }),
+    .half = true);
+OP_ROW(
+    "split sizes", .op = "slice", .inputs = {f(6, 2)},
+    .call =
+        [](const Tensors& in) {
+          return split(in[0], {1, 0, 5}, 0);
+        },
+    .reference = analytic([](const auto& in) {
+      return std::vector{cut(in[0], 0, 0, 1), cut(in[0], 0, 1, 1), cut(in[0], 0, 1, 6)};
+    }),
+    .half = true);
+OP_ROW(
+    "split does not divide", .op = "slice", .inputs = {f(2, 5)},
+    .call = [](const Tensors& in) { return split(in[0], 2, 1); },
+    .refused = "split: axis 1 of f32(2, 5) cannot be cut into 2 equal parts");
+OP_ROW(
+    "split sizes do not add up", .op = "slice", .inputs = {f(5)},
+    .call =
+        [](const Tensors& in) {
+          return split(in[0], {2, 2});
+        },
+    .refused = "split: the parts of axis 0 of f32(5) add up to 4, expected 5");
 
 template <class T>
 Array<T> put(const Array<T>& x, const Slice& at, Array<T> y) {
@@ -197,9 +217,13 @@ void add_unslice(const std::string& name, const Shape& part, const Slice& at, st
   add_unslice("unslice threads", {200, 150}, {1, 0, 300, 2}, 301);
   return true;
 }();
-OP_ROW("unslice wrong part", .op = "unslice", .inputs = {f(2, 3)},
-       .call = [](const Tensors& in) { return unslice(in[0], {0, 0, 3, 1}, 5); },
-       .refused = "unslice: f32(2, 3) is not the slice 0:3 of f32(5, 3), which is f32(3, 3)");
+OP_ROW(
+    "unslice wrong part", .op = "unslice", .inputs = {f(2, 3)},
+    .call =
+        [](const Tensors& in) {
+          return unslice(in[0], {0, 0, 3, 1}, 5);
+        },
+    .refused = "unslice: f32(2, 3) is not the slice 0:3 of f32(5, 3), which is f32(3, 3)");
 
 }  // namespace
 }  // namespace ebb::table

@@ -49,9 +49,10 @@ void add_softmax(const std::string& name, const Shape& shape, int axis, bool hal
     add_row({.name = (log ? "log_softmax " : "softmax ") + name,
              .op = log ? "log_softmax" : "softmax",
              .inputs = {Input{.shape = shape}},
-             .call = [=](const Tensors& in) {
-               return log ? log_softmax(in[0], axis) : softmax(in[0], axis);
-             },
+             .call =
+                 [=](const Tensors& in) {
+                   return log ? log_softmax(in[0], axis) : softmax(in[0], axis);
+                 },
              .reference = analytic([=](const auto& in) { return softmax_of(in[0], front, log); }),
              .half = half});
   }
@@ -59,13 +60,15 @@ void add_softmax(const std::string& name, const Shape& shape, int axis, bool hal
 
 void add_backward(const std::string& name, const Shape& shape) {
   for (const bool log : {false, true}) {
-    add_row({.name = (log ? "log_softmax_backward " : "softmax_backward ") + name,
-             .op = log ? "log_softmax_backward" : "softmax_backward",
-             .inputs = {Input{.shape = shape}, Input{.shape = shape}},
-             .call = [=](const Tensors& in) {
+    add_row(
+        {.name = (log ? "log_softmax_backward " : "softmax_backward ") + name,
+         .op = log ? "log_softmax_backward" : "softmax_backward",
+         .inputs = {Input{.shape = shape}, Input{.shape = shape}},
+         .call =
+             [=](const Tensors& in) {
                return log ? log_softmax_backward(in[0], in[1]) : softmax_backward(in[0], in[1]);
              },
-             .reference = analytic([=](const auto& in) { return backward_of(in[0], in[1], log); })});
+         .reference = analytic([=](const auto& in) { return backward_of(in[0], in[1], log); })});
   }
 }
 
@@ -87,18 +90,22 @@ void add_backward(const std::string& name, const Shape& shape) {
   return true;
 }();
 
-OP_ROW("softmax scalar", .op = "softmax", .inputs = {f()},
-       .call = [](const Tensors& in) { return softmax(in[0]); },
-       .refused = "softmax: f32() has no axis");
-OP_ROW("softmax of integers", .op = "softmax", .inputs = {ids({2, 3}, 5)},
-       .call = [](const Tensors& in) { return softmax(in[0]); },
-       .refused = "softmax: i64(2, 3) is not a floating type; cast it first");
-OP_ROW("log_softmax bad axis", .op = "log_softmax", .inputs = {f(2, 3)},
-       .call = [](const Tensors& in) { return log_softmax(in[0], 2); },
-       .refused = "log_softmax: axis 2 is out of range for rank 2; expected -2 to 1");
-OP_ROW("softmax_backward shapes differ", .op = "softmax_backward", .inputs = {f(2, 3), f(3, 2)},
-       .call = [](const Tensors& in) { return softmax_backward(in[0], in[1]); },
-       .refused = "softmax_backward: f32(2, 3) and f32(3, 2) differ");
+OP_ROW(
+    "softmax scalar", .op = "softmax", .inputs = {f()},
+    .call = [](const Tensors& in) { return softmax(in[0]); },
+    .refused = "softmax: f32() has no axis");
+OP_ROW(
+    "softmax of integers", .op = "softmax", .inputs = {ids({2, 3}, 5)},
+    .call = [](const Tensors& in) { return softmax(in[0]); },
+    .refused = "softmax: i64(2, 3) is not a floating type; cast it first");
+OP_ROW(
+    "log_softmax bad axis", .op = "log_softmax", .inputs = {f(2, 3)},
+    .call = [](const Tensors& in) { return log_softmax(in[0], 2); },
+    .refused = "log_softmax: axis 2 is out of range for rank 2; expected -2 to 1");
+OP_ROW(
+    "softmax_backward shapes differ", .op = "softmax_backward", .inputs = {f(2, 3), f(3, 2)},
+    .call = [](const Tensors& in) { return softmax_backward(in[0], in[1]); },
+    .refused = "softmax_backward: f32(2, 3) and f32(3, 2) differ");
 
 }  // namespace
 }  // namespace ebb::table

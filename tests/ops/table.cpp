@@ -65,7 +65,9 @@ Input Input::of(std::vector<double> exactly) const {
   return copy;
 }
 
-Input ids(const Shape& shape, std::int64_t below, DType dtype) { return ints(shape, 0, below, dtype); }
+Input ids(const Shape& shape, std::int64_t below, DType dtype) {
+  return ints(shape, 0, below, dtype);
+}
 Input ints(const Shape& shape, std::int64_t lo, std::int64_t hi, DType dtype) {
   return Input{.shape = shape}.in(static_cast<double>(lo), static_cast<double>(hi)).as(dtype);
 }

@@ -8,7 +8,8 @@
 //
 // A row is checked for
 //   value        in f64 and f32, against the reference in double
-//   gradient     of every element of every differentiable input, in f64: against the complex step of
+//   gradient     of every element of every differentiable input, in f64: against the complex step
+//   of
 //                an analytic reference, otherwise against four-point differences of the op itself;
 //                and in f32 against f64
 //   second order of <gradient, v>, with respect to the inputs and to the output's gradient, against
@@ -17,8 +18,8 @@
 //   16 bits      (rows that say so) bf16 and f16 within their rounding of f32
 // or, with `.refused`, for throwing an ebb::Error that says so.
 //
-// A row of more than kSampledAbove elements, inputs and outputs together, is there for what only size
-// brings out (blocks, threads): its derivatives are checked at a random sample of elements.
+// A row of more than kSampledAbove elements, inputs and outputs together, is there for what only
+// size brings out (blocks, threads): its derivatives are checked at a random sample of elements.
 //
 // Fields are given in the order of Row. Rows register themselves from any tests/ops/*_rows.cpp, as
 // the gtest OpTable.<name>; loops use `add_row`, from an initialiser of a static variable.
@@ -53,8 +54,8 @@ struct Input {
   Input in(double low, double high) const;
   Input away_from(std::vector<double> points) const;
   Input distinct() const;
-  Input fixed() const;            // no gradient is asked for
-  Input as(DType always) const;   // of this type in every mode, and fixed
+  Input fixed() const;           // no gradient is asked for
+  Input as(DType always) const;  // of this type in every mode, and fixed
   Input of(std::vector<double> exactly) const;
 };
 
@@ -62,7 +63,7 @@ template <class... D>
 Input f(D... dims) {  // floating: f() is a scalar, f(4, 64) a matrix
   return {.shape = Shape{static_cast<std::int64_t>(dims)...}};
 }
-Input ids(const Shape& shape, std::int64_t below, DType dtype = DType::i64);  // 0 … below - 1
+Input ids(const Shape& shape, std::int64_t below, DType dtype = DType::i64);    // 0 … below - 1
 Input ints(const Shape& shape, std::int64_t lo, std::int64_t hi, DType dtype);  // lo … hi - 1
 Input bools(const Shape& shape);
 
@@ -132,7 +133,7 @@ struct Row {
   bool half = false;           // run in bf16 and f16 as well
   int order = 2;               // of derivatives that are checked; below 2 only with `why`
   Tolerance tolerance{};
-  std::string why{};           // why `order` or `tolerance` is not the usual
+  std::string why{};  // why `order` or `tolerance` is not the usual
   const char* file = "";
   int line = 0;
 };
@@ -151,6 +152,6 @@ std::vector<std::string> ops_called(const Row& row);
 
 #define EBB_TABLE_JOIN_(a, b) a##b
 #define EBB_TABLE_JOIN(a, b) EBB_TABLE_JOIN_(a, b)
-#define OP_ROW(NAME, ...)                                                      \
-  [[maybe_unused]] static const bool EBB_TABLE_JOIN(op_row_, __COUNTER__) =    \
+#define OP_ROW(NAME, ...)                                                   \
+  [[maybe_unused]] static const bool EBB_TABLE_JOIN(op_row_, __COUNTER__) = \
       ::ebb::table::add_row(::ebb::table::Row{.name = NAME, __VA_ARGS__})

@@ -56,9 +56,8 @@ Row good() {
           .op = "mul",
           .inputs = {f(5)},
           .call = [](const Tensors& in) { return mul(in[0], in[0]); },
-          .reference = analytic([](const auto& in) {
-            return map(in[0], [](auto x) { return x * x; });
-          }),
+          .reference =
+              analytic([](const auto& in) { return map(in[0], [](auto x) { return x * x; }); }),
           .half = true};
 }
 
@@ -66,7 +65,9 @@ TEST(Table, AcceptsWhatIsRight) { EXPECT_EQ(check(good(), 1), std::vector<std::s
 
 TEST(Table, SeesAWrongValue) {
   Row row = good();
-  row.reference = [](const auto& in) { return map(in[0], [](auto x) { return x * x * (1 + 1e-11); }); };
+  row.reference = [](const auto& in) {
+    return map(in[0], [](auto x) { return x * x * (1 + 1e-11); });
+  };
   EXPECT_TRUE(fails(row, "value in f64, output 0: 5 of 5 elements differ"));
   EXPECT_FALSE(fails(row, "f32"));
 }
@@ -79,9 +80,8 @@ TEST(Table, SeesAWrongShape) {
 
 TEST(Table, SeesAWrongGradientByComplexStep) {
   Row row = good();
-  row.reference.in_complex = Reference::erase<std::complex<double>>([](const auto& in) {
-    return map(in[0], [](auto x) { return x * x * (1 + 1e-5); });
-  });
+  row.reference.in_complex = Reference::erase<std::complex<double>>(
+      [](const auto& in) { return map(in[0], [](auto x) { return x * x * (1 + 1e-5); }); });
   EXPECT_TRUE(fails(row, "gradient in f64, input 0"));
 }
 
@@ -118,7 +118,8 @@ TEST(Table, SeesOtherBitsOfASecondRun) {
 TEST(Table, SeesOtherBitsOnTwoThreads) {
   Row row = good();
   row.call = [](const Tensors& in) {
-    return mul(mul(in[0], in[0]), Tensor::full({5}, 1 + (pool::threads() == 2) * 0x1p-23, in[0].dtype()));
+    return mul(mul(in[0], in[0]),
+               Tensor::full({5}, 1 + (pool::threads() == 2) * 0x1p-23, in[0].dtype()));
   };
   EXPECT_TRUE(fails(row, "bits in f32: outputs differ with 2 threads"));
   EXPECT_TRUE(fails(row, "bits in f32: gradients differ with 2 threads"));
@@ -128,7 +129,8 @@ TEST(Table, SeesOtherBitsOnTwoThreads) {
 TEST(Table, SeesAWrongHalf) {
   Row row = good();
   row.call = [](const Tensors& in) {
-    return mul(mul(in[0], in[0]), Tensor::full({5}, is_half(in[0].dtype()) ? 1.25 : 1, in[0].dtype()));
+    return mul(mul(in[0], in[0]),
+               Tensor::full({5}, is_half(in[0].dtype()) ? 1.25 : 1, in[0].dtype()));
   };
   EXPECT_TRUE(fails(row, "values in bf16"));
   EXPECT_TRUE(fails(row, "values in f16"));

@@ -1,17 +1,18 @@
 // Counted randomness: every draw is a pure function of (seed, step, stream, position).
 //
-// Nothing is consumed, so a draw does not depend on what was drawn before it, by which thread, or in
-// how many parts: a recomputed or split dropout sees the same mask.
+// Nothing is consumed, so a draw does not depend on what was drawn before it, by which thread, or
+// in how many parts: a recomputed or split dropout sees the same mask.
 //
 //   seed      the user's
 //   step      which training step
 //   stream    which op of the step, or which parameter of a model
 //   position  which element, counted over the whole batch
 //
-// The generator is Philox4x32 with 10 rounds: a block of four 32-bit words for a 128-bit counter and
-// a 64-bit key. The key is mix(mix(seed) + step), so for one seed no two steps share a key; the
-// counter is (block, stream), 64 bits each. Positions are dealt to blocks in groups of 64, such that
-// vector code for 16 blocks finds each word of them in consecutive positions, with no shuffles:
+// The generator is Philox4x32 with 10 rounds: a block of four 32-bit words for a 128-bit counter
+// and a 64-bit key. The key is mix(mix(seed) + step), so for one seed no two steps share a key; the
+// counter is (block, stream), 64 bits each. Positions are dealt to blocks in groups of 64, such
+// that vector code for 16 blocks finds each word of them in consecutive positions, with no
+// shuffles:
 //
 //   block = position / 64 * 16 + position % 16      word = position / 16 % 4
 #pragma once

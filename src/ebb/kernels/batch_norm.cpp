@@ -33,8 +33,8 @@ struct Folded {
         extra(all_rows % folds * c) {}
 };
 
-constexpr std::size_t kBlockRows = 128;    // folded rows of one block of the sums
-constexpr std::size_t kStrip = 256;        // columns of it taken at a time: 128 KiB of f32
+constexpr std::size_t kBlockRows = 128;  // folded rows of one block of the sums
+constexpr std::size_t kStrip = 256;      // columns of it taken at a time: 128 KiB of f32
 template <class T>
 constexpr std::size_t kSpan = 4096 / sizeof(T);  // columns whose coefficients lie on the stack
 
@@ -167,11 +167,11 @@ void affine(const Affine<T>& a, const Coefficients<T>& c) {
   hwy::FlushStream();
 }
 
-#define EBB_BATCH_NORM_TARGETS(T, suffix)                                                  \
+#define EBB_BATCH_NORM_TARGETS(T, suffix)                                                      \
   void moments_##suffix(const Strip<T>& s, T* mean, T* squares) { moments(s, mean, squares); } \
-  void gradient_sums_##suffix(const Strip<T>& s, const T* mean, T* level, T* along) {      \
-    gradient_sums(s, mean, level, along);                                                  \
-  }                                                                                        \
+  void gradient_sums_##suffix(const Strip<T>& s, const T* mean, T* level, T* along) {          \
+    gradient_sums(s, mean, level, along);                                                      \
+  }                                                                                            \
   void affine_##suffix(const Affine<T>& a, const Coefficients<T>& c) { affine(a, c); }
 EBB_BATCH_NORM_TARGETS(float, f32)
 EBB_BATCH_NORM_TARGETS(double, f64)
@@ -185,18 +185,18 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-#define EBB_BATCH_NORM_DISPATCH(T, suffix)                                                  \
-  HWY_EXPORT(moments_##suffix);                                                             \
-  HWY_EXPORT(gradient_sums_##suffix);                                                       \
-  HWY_EXPORT(affine_##suffix);                                                              \
-  void moments(const Strip<T>& s, T* mean, T* squares) {                                    \
-    HWY_DYNAMIC_DISPATCH(moments_##suffix)(s, mean, squares);                               \
-  }                                                                                         \
-  void gradient_sums(const Strip<T>& s, const T* mean, T* level, T* along) {                \
-    HWY_DYNAMIC_DISPATCH(gradient_sums_##suffix)(s, mean, level, along);                    \
-  }                                                                                         \
-  void affine(const Affine<T>& a, const Coefficients<T>& c) {                               \
-    HWY_DYNAMIC_DISPATCH(affine_##suffix)(a, c);                                            \
+#define EBB_BATCH_NORM_DISPATCH(T, suffix)                                   \
+  HWY_EXPORT(moments_##suffix);                                              \
+  HWY_EXPORT(gradient_sums_##suffix);                                        \
+  HWY_EXPORT(affine_##suffix);                                               \
+  void moments(const Strip<T>& s, T* mean, T* squares) {                     \
+    HWY_DYNAMIC_DISPATCH(moments_##suffix)(s, mean, squares);                \
+  }                                                                          \
+  void gradient_sums(const Strip<T>& s, const T* mean, T* level, T* along) { \
+    HWY_DYNAMIC_DISPATCH(gradient_sums_##suffix)(s, mean, level, along);     \
+  }                                                                          \
+  void affine(const Affine<T>& a, const Coefficients<T>& c) {                \
+    HWY_DYNAMIC_DISPATCH(affine_##suffix)(a, c);                             \
   }
 EBB_BATCH_NORM_DISPATCH(float, f32)
 EBB_BATCH_NORM_DISPATCH(double, f64)
@@ -258,8 +258,9 @@ void affine_all(const Folded& f, const T* x, const T* dy, T* out, Fill&& fill) {
       const std::size_t column = s * kSpan<T>, columns = std::min(kSpan<T>, f.width - column);
       for (std::size_t j = 0; j < columns; ++j) fill(c, j, (column + j) % f.channels);
       const std::size_t at = begin * f.width + column;
-      Affine<T> a{x + at,  dy == nullptr ? nullptr : dy + at, out + at, f.width,
-                  std::min(end, f.rows) - begin, columns, stream};
+      Affine<T> a{x + at,  dy == nullptr ? nullptr : dy + at, out + at,
+                  f.width, std::min(end, f.rows) - begin,     columns,
+                  stream};
       affine(a, c);
       if (end > f.rows && f.extra > column) {
         const std::size_t skip = a.rows * f.width;

@@ -31,7 +31,9 @@ HWY_INLINE void CopyPixels(const T* from, size_t pitch, size_t channels, size_t 
                            T* to) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
-  if (pitch == channels && width == channels) {
+  if (channels == 0) {
+    FillZero(to, count * width);
+  } else if (pitch == channels && width == channels) {
     if (count != 0) std::memcpy(to, from, count * channels * sizeof(T));
   } else if (channels == lanes && width == lanes) {
     for (size_t i = 0; i < count; ++i)

@@ -23,11 +23,16 @@ struct Bytes16 {
 template <class F>
 void with_element(std::size_t bytes, F&& f) {
   switch (bytes) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    case 8: return f(std::uint64_t{});
-    default: return f(Bytes16{});
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    case 8:
+      return f(std::uint64_t{});
+    default:
+      return f(Bytes16{});
   }
 }
 
@@ -95,10 +100,11 @@ class Cursor {
 template <class F>
 void for_each(const Walk& walk, std::size_t item_bytes, F&& f) {
   const std::size_t grain = std::max<std::size_t>(1, kPart / std::max<std::size_t>(1, item_bytes));
-  pool::parallel_for(static_cast<std::size_t>(walk.size()), grain, [&](std::size_t b, std::size_t e) {
-    Cursor at(walk, static_cast<std::int64_t>(b));
-    for (; b < e; ++b, at.next()) f(at.from, at.to);
-  });
+  pool::parallel_for(static_cast<std::size_t>(walk.size()), grain,
+                     [&](std::size_t b, std::size_t e) {
+                       Cursor at(walk, static_cast<std::int64_t>(b));
+                       for (; b < e; ++b, at.next()) f(at.from, at.to);
+                     });
 }
 
 // Cuts the last dimension off a walk.
@@ -160,7 +166,8 @@ void transpose_block(const std::byte* from, std::int64_t from_step, std::byte* t
   const hn::FixedTag<T, kN> d;
   using V = hn::Vec<decltype(d)>;
   V a[kN], b[kN];
-  for (int i = 0; i < kN; ++i) a[i] = hn::LoadU(d, reinterpret_cast<const T*>(from + i * from_step));
+  for (int i = 0; i < kN; ++i)
+    a[i] = hn::LoadU(d, reinterpret_cast<const T*>(from + i * from_step));
   for (int n = kN; n > 1; n /= 2) {
     for (int i = 0; i < kN / 2; ++i) {
       b[2 * i] = hn::InterleaveLower(d, a[i], a[i + kN / 2]);
@@ -184,8 +191,8 @@ void transpose_tile(const std::byte* from, std::int64_t from_step, std::byte* to
     whole_columns = columns / kN * kN;
     for (std::int64_t i = 0; i < whole_rows; i += kN)
       for (std::int64_t j = 0; j < whole_columns; j += kN)
-        transpose_block<T>(from + j * from_step + i * kSize, from_step, to + i * to_step + j * kSize,
-                           to_step);
+        transpose_block<T>(from + j * from_step + i * kSize, from_step,
+                           to + i * to_step + j * kSize, to_step);
   }
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = i < whole_rows ? whole_columns : 0; j < columns; ++j)
@@ -203,20 +210,21 @@ void copy_transposed(Walk walk, int t, const std::byte* from, std::byte* to) {
   const std::int64_t tiles_down = (rows + kSide - 1) / kSide;
   const std::int64_t tiles_across = (columns.dim + kSide - 1) / kSide;
   const std::int64_t tiles = tiles_down * tiles_across;
-  const auto tile_bytes = static_cast<std::size_t>(std::min(rows, kSide) *
-                                                   std::min(columns.dim, kSide) * kSize);
+  const auto tile_bytes =
+      static_cast<std::size_t>(std::min(rows, kSide) * std::min(columns.dim, kSide) * kSize);
   const std::size_t grain = std::max<std::size_t>(1, kPart / tile_bytes);
-  pool::parallel_for(static_cast<std::size_t>(walk.size() * tiles), grain, [&](std::size_t b,
-                                                                              std::size_t e) {
-    for (; b < e; ++b) {
-      const auto item = static_cast<std::int64_t>(b);
-      const Cursor at(walk, item / tiles);
-      const std::int64_t i = item % tiles / tiles_across * kSide, j = item % tiles_across * kSide;
-      transpose_tile<T>(from + at.from + j * columns.from + i * kSize, columns.from,
-                        to + at.to + i * to_step + j * kSize, to_step, std::min(kSide, rows - i),
-                        std::min(kSide, columns.dim - j));
-    }
-  });
+  pool::parallel_for(
+      static_cast<std::size_t>(walk.size() * tiles), grain, [&](std::size_t b, std::size_t e) {
+        for (; b < e; ++b) {
+          const auto item = static_cast<std::int64_t>(b);
+          const Cursor at(walk, item / tiles);
+          const std::int64_t i = item % tiles / tiles_across * kSide,
+                             j = item % tiles_across * kSide;
+          transpose_tile<T>(from + at.from + j * columns.from + i * kSize, columns.from,
+                            to + at.to + i * to_step + j * kSize, to_step,
+                            std::min(kSide, rows - i), std::min(kSide, columns.dim - j));
+        }
+      });
 }
 
 template <class T>

@@ -1,8 +1,8 @@
 // Moving elements: a walk over dimensions with a step in bytes on either side.
 //
-// Permute, slice, flip, tile, broadcast, concat and pad are all walks; only the steps differ. A step
-// may be 0 (read again) or negative (backwards). Elements are bytes here: their type plays no part
-// where they are only moved.
+// Permute, slice, flip, tile, broadcast, concat and pad are all walks; only the steps differ. A
+// step may be 0 (read again) or negative (backwards). Elements are bytes here: their type plays no
+// part where they are only moved.
 #pragma once
 
 #include <cstddef>

@@ -7,8 +7,8 @@
 
 namespace ebb::kernels {
 
-// Element i has 16 bits of its own, half a word: with p = first + i, its draw is the low (p even) or
-// high (p odd) half of draw(key, stream, p / 2). It is kept where that is at least rate * 2^16.
+// Element i has 16 bits of its own, half a word: with p = first + i, its draw is the low (p even)
+// or high (p odd) half of draw(key, stream, p / 2). It is kept where that is at least rate * 2^16.
 //
 //   y[i] = x[i] * (1 / (1 - rate)) where kept, else 0;   0 <= rate <= 1, taken to 1 in 65536
 //

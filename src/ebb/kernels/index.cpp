@@ -20,10 +20,14 @@ std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 template <class F>
 void with_element(std::size_t bytes, F&& f) {
   switch (bytes) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    default: return f(std::uint64_t{});
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
   }
 }
 
@@ -78,7 +82,8 @@ void gather(std::size_t outer, std::size_t size, std::size_t row, const void* x,
     if (element)
       return with_element(row, [&](auto zero) {
         using E = decltype(zero);
-        gather_elements(static_cast<const E*>(x), size, indices, count, static_cast<E*>(y), begin, end);
+        gather_elements(static_cast<const E*>(x), size, indices, count, static_cast<E*>(y), begin,
+                        end);
       });
     for (std::size_t at = begin; at < end; ++at) {
       const std::size_t o = at / count;
@@ -94,8 +99,10 @@ void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T
   const std::size_t bytes = outer * count * inner * sizeof(T);
   if (bytes == 0) return;
   const auto threads = static_cast<std::size_t>(pool::threads());
-  const auto all = [&](std::size_t o, std::size_t r0, std::size_t r1, std::size_t c0, std::size_t c1) {
-    add_rows(size, inner, u + o * count * inner, indices, count, y + o * size * inner, r0, r1, c0, c1);
+  const auto all = [&](std::size_t o, std::size_t r0, std::size_t r1, std::size_t c0,
+                       std::size_t c1) {
+    add_rows(size, inner, u + o * count * inner, indices, count, y + o * size * inner, r0, r1, c0,
+             c1);
   };
   if (bytes <= kPart || threads == 1) {
     for (std::size_t o = 0; o < outer; ++o) all(o, 0, size, 0, inner);
@@ -115,7 +122,8 @@ void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T
     const std::size_t rows = divide_up(size, parts);
     pool::parallel_for(outer * parts, 1, [&](std::size_t b, std::size_t e) {
       for (; b < e; ++b)
-        all(b / parts, std::min(size, b % parts * rows), std::min(size, (b % parts + 1) * rows), 0, inner);
+        all(b / parts, std::min(size, b % parts * rows), std::min(size, (b % parts + 1) * rows), 0,
+            inner);
     });
   }
 }
@@ -127,14 +135,15 @@ void take_along(std::size_t outer, std::size_t size, std::size_t inner, std::siz
     using E = decltype(zero);
     const auto* from = static_cast<const E*>(x);
     auto* to = static_cast<E*>(y);
-    pool::parallel_for(outer * count, grain_of(inner * (element + sizeof(I))), [&](std::size_t b,
-                                                                                  std::size_t e) {
-      for (; b < e; ++b) {
-        const E* rows = from + b / count * size * inner;
-        for (std::size_t i = 0; i < inner; ++i)
-          to[b * inner + i] = rows[static_cast<std::size_t>(indices[b * inner + i]) * inner + i];
-      }
-    });
+    pool::parallel_for(outer * count, grain_of(inner * (element + sizeof(I))),
+                       [&](std::size_t b, std::size_t e) {
+                         for (; b < e; ++b) {
+                           const E* rows = from + b / count * size * inner;
+                           for (std::size_t i = 0; i < inner; ++i)
+                             to[b * inner + i] =
+                                 rows[static_cast<std::size_t>(indices[b * inner + i]) * inner + i];
+                         }
+                       });
   });
 }
 
@@ -172,21 +181,21 @@ void one_hot(const I* indices, std::size_t count, std::size_t depth, std::size_t
   });
 }
 
-#define EBB_SUMS(T, I)                                                                          \
-  template void scatter_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,    \
-                                  std::size_t, T*);                                             \
-  template void put_along_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,  \
+#define EBB_SUMS(T, I)                                                                         \
+  template void scatter_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,   \
+                                  std::size_t, T*);                                            \
+  template void put_along_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*, \
                                     std::size_t, T*);
-#define EBB_INDEX(I)                                                                            \
-  template std::int64_t first_out_of_range<I>(const I*, std::size_t, std::int64_t);             \
-  template void gather<I>(std::size_t, std::size_t, std::size_t, const void*, const I*,         \
-                          std::size_t, void*);                                                  \
-  template void take_along<I>(std::size_t, std::size_t, std::size_t, std::size_t, const void*,  \
-                              const I*, std::size_t, void*);                                    \
+#define EBB_INDEX(I)                                                                             \
+  template std::int64_t first_out_of_range<I>(const I*, std::size_t, std::int64_t);              \
+  template void gather<I>(std::size_t, std::size_t, std::size_t, const void*, const I*,          \
+                          std::size_t, void*);                                                   \
+  template void take_along<I>(std::size_t, std::size_t, std::size_t, std::size_t, const void*,   \
+                              const I*, std::size_t, void*);                                     \
   template void one_hot<I>(const I*, std::size_t, std::size_t, std::size_t, const void*, void*); \
-  EBB_SUMS(float, I)                                                                            \
-  EBB_SUMS(double, I)                                                                           \
-  EBB_SUMS(std::int32_t, I)                                                                     \
+  EBB_SUMS(float, I)                                                                             \
+  EBB_SUMS(double, I)                                                                            \
+  EBB_SUMS(std::int32_t, I)                                                                      \
   EBB_SUMS(std::int64_t, I)
 EBB_INDEX(std::int32_t)
 EBB_INDEX(std::int64_t)

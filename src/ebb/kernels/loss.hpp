@@ -1,8 +1,9 @@
 // Losses as sums over a batch, and the gradients of those sums. T is float or double.
 //
-// Every forward kernel adds to *sum: first each row's loss in the canonical order of a row, then the
-// rows in one chain, starting from what *sum holds. So a batch cut into parts, each going on where
-// the last one stopped, gives the bits of the whole. Gradients are those of the sum, times upstream.
+// Every forward kernel adds to *sum: first each row's loss in the canonical order of a row, then
+// the rows in one chain, starting from what *sum holds. So a batch cut into parts, each going on
+// where the last one stopped, gives the bits of the whole. Gradients are those of the sum, times
+// upstream.
 #pragma once
 
 #include <cstddef>

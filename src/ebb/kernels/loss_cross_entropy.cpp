@@ -62,9 +62,8 @@ template <class T>
 void soft_gradient(const T* x, const T* t, T* dx, std::size_t n, T upstream) {
   const RowTag<T> d;
   const T max = row_max(x, n);
-  const T mass = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
-    return hn::Add(acc, load(t + i, amount));
-  });
+  const T mass = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount)
+                                   EBB_ROW_LAMBDA { return hn::Add(acc, load(t + i, amount)); });
   const T sum = row_exp_sum(x, n, max);
   const auto factor = hn::Set(d, mass / sum), vmax = hn::Set(d, max);
   const auto up = hn::Set(d, upstream);
@@ -74,17 +73,17 @@ void soft_gradient(const T* x, const T* t, T* dx, std::size_t n, T upstream) {
   });
 }
 
-#define EBB_LOSS_TARGETS(T, suffix)                                                            \
-  T sparse_loss_##suffix(const T* x, std::size_t n, std::size_t label, T smoothing) {          \
-    return sparse_loss(x, n, label, smoothing);                                                \
-  }                                                                                            \
-  void sparse_gradient_##suffix(const T* x, T* dx, std::size_t n, std::size_t label,           \
-                                T smoothing, T upstream) {                                     \
-    sparse_gradient(x, dx, n, label, smoothing, upstream);                                     \
-  }                                                                                            \
-  T soft_loss_##suffix(const T* x, const T* t, std::size_t n) { return soft_loss(x, t, n); }   \
-  void soft_gradient_##suffix(const T* x, const T* t, T* dx, std::size_t n, T upstream) {      \
-    soft_gradient(x, t, dx, n, upstream);                                                      \
+#define EBB_LOSS_TARGETS(T, suffix)                                                               \
+  T sparse_loss_##suffix(const T* x, std::size_t n, std::size_t label, T smoothing) {             \
+    return sparse_loss(x, n, label, smoothing);                                                   \
+  }                                                                                               \
+  void sparse_gradient_##suffix(const T* x, T* dx, std::size_t n, std::size_t label, T smoothing, \
+                                T upstream) {                                                     \
+    sparse_gradient(x, dx, n, label, smoothing, upstream);                                        \
+  }                                                                                               \
+  T soft_loss_##suffix(const T* x, const T* t, std::size_t n) { return soft_loss(x, t, n); }      \
+  void soft_gradient_##suffix(const T* x, const T* t, T* dx, std::size_t n, T upstream) {         \
+    soft_gradient(x, t, dx, n, upstream);                                                         \
   }
 EBB_LOSS_TARGETS(float, f32)
 EBB_LOSS_TARGETS(double, f64)
@@ -110,16 +109,17 @@ struct RowLosses {
 template <class T>
 RowLosses<T> row_losses();
 
-#define EBB_LOSS_DISPATCH(T, suffix)                                                              \
-  HWY_EXPORT(sparse_loss_##suffix);                                                               \
-  HWY_EXPORT(sparse_gradient_##suffix);                                                           \
-  HWY_EXPORT(soft_loss_##suffix);                                                                 \
-  HWY_EXPORT(soft_gradient_##suffix);                                                             \
-  template <>                                                                                     \
-  RowLosses<T> row_losses() {                                                                     \
-    return {HWY_DYNAMIC_DISPATCH(sparse_loss_##suffix),                                           \
-            HWY_DYNAMIC_DISPATCH(sparse_gradient_##suffix),                                       \
-            HWY_DYNAMIC_DISPATCH(soft_loss_##suffix), HWY_DYNAMIC_DISPATCH(soft_gradient_##suffix)}; \
+#define EBB_LOSS_DISPATCH(T, suffix)                        \
+  HWY_EXPORT(sparse_loss_##suffix);                         \
+  HWY_EXPORT(sparse_gradient_##suffix);                     \
+  HWY_EXPORT(soft_loss_##suffix);                           \
+  HWY_EXPORT(soft_gradient_##suffix);                       \
+  template <>                                               \
+  RowLosses<T> row_losses() {                               \
+    return {HWY_DYNAMIC_DISPATCH(sparse_loss_##suffix),     \
+            HWY_DYNAMIC_DISPATCH(sparse_gradient_##suffix), \
+            HWY_DYNAMIC_DISPATCH(soft_loss_##suffix),       \
+            HWY_DYNAMIC_DISPATCH(soft_gradient_##suffix)};  \
   }
 EBB_LOSS_DISPATCH(float, f32)
 EBB_LOSS_DISPATCH(double, f64)
@@ -153,13 +153,14 @@ void sparse_cross_entropy(const T* logits, const Label* labels, std::size_t rows
   auto* losses = reinterpret_cast<T*>(scratch.data());
   const auto row_loss = row_losses<T>().sparse_loss;
   const T smoothing = static_cast<T>(targets.smoothing);
-  pool::parallel_for(rows, grain_for(row_cost<T>(classes)), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      if (labels[row] == targets.ignore_index) continue;
-      losses[row] = row_loss(logits + row * classes, classes,
-                             static_cast<std::size_t>(labels[row]), smoothing);
-    }
-  });
+  pool::parallel_for(rows, grain_for(row_cost<T>(classes)),
+                     [&](std::size_t begin, std::size_t end) {
+                       for (std::size_t row = begin; row < end; ++row) {
+                         if (labels[row] == targets.ignore_index) continue;
+                         losses[row] = row_loss(logits + row * classes, classes,
+                                                static_cast<std::size_t>(labels[row]), smoothing);
+                       }
+                     });
   for (std::size_t row = 0; row < rows; ++row) {
     if (labels[row] == targets.ignore_index) continue;
     *sum += losses[row];
@@ -173,17 +174,18 @@ void sparse_cross_entropy_backward(const T* logits, const Label* labels, std::si
                                    T* dlogits) {
   const auto row_gradient = row_losses<T>().sparse_gradient;
   const T smoothing = static_cast<T>(targets.smoothing);
-  pool::parallel_for(rows, grain_for(row_cost<T>(classes)), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      T* out = dlogits + row * classes;
-      if (labels[row] == targets.ignore_index) {
-        std::fill_n(out, classes, T(0));
-      } else {
-        row_gradient(logits + row * classes, out, classes, static_cast<std::size_t>(labels[row]),
-                     smoothing, upstream);
-      }
-    }
-  });
+  pool::parallel_for(rows, grain_for(row_cost<T>(classes)),
+                     [&](std::size_t begin, std::size_t end) {
+                       for (std::size_t row = begin; row < end; ++row) {
+                         T* out = dlogits + row * classes;
+                         if (labels[row] == targets.ignore_index) {
+                           std::fill_n(out, classes, T(0));
+                         } else {
+                           row_gradient(logits + row * classes, out, classes,
+                                        static_cast<std::size_t>(labels[row]), smoothing, upstream);
+                         }
+                       }
+                     });
 }
 
 template <class T>
@@ -191,11 +193,12 @@ void cross_entropy(const T* logits, const T* targets, std::size_t rows, std::siz
                    std::span<std::byte> scratch) {
   auto* losses = reinterpret_cast<T*>(scratch.data());
   const auto row_loss = row_losses<T>().soft_loss;
-  pool::parallel_for(rows, grain_for(row_cost<T>(classes)), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      losses[row] = row_loss(logits + row * classes, targets + row * classes, classes);
-    }
-  });
+  pool::parallel_for(
+      rows, grain_for(row_cost<T>(classes)), [&](std::size_t begin, std::size_t end) {
+        for (std::size_t row = begin; row < end; ++row) {
+          losses[row] = row_loss(logits + row * classes, targets + row * classes, classes);
+        }
+      });
   for (std::size_t row = 0; row < rows; ++row) *sum += losses[row];
 }
 
@@ -203,12 +206,13 @@ template <class T>
 void cross_entropy_backward(const T* logits, const T* targets, std::size_t rows,
                             std::size_t classes, T upstream, T* dlogits) {
   const auto row_gradient = row_losses<T>().soft_gradient;
-  pool::parallel_for(rows, grain_for(row_cost<T>(classes)), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t row = begin; row < end; ++row) {
-      const std::size_t at = row * classes;
-      row_gradient(logits + at, targets + at, dlogits + at, classes, upstream);
-    }
-  });
+  pool::parallel_for(rows, grain_for(row_cost<T>(classes)),
+                     [&](std::size_t begin, std::size_t end) {
+                       for (std::size_t row = begin; row < end; ++row) {
+                         const std::size_t at = row * classes;
+                         row_gradient(logits + at, targets + at, dlogits + at, classes, upstream);
+                       }
+                     });
 }
 
 template std::ptrdiff_t first_bad_label(const std::int32_t*, std::size_t, std::size_t,
@@ -226,9 +230,9 @@ EBB_SPARSE(float, std::int64_t)
 EBB_SPARSE(double, std::int32_t)
 EBB_SPARSE(double, std::int64_t)
 #undef EBB_SPARSE
-#define EBB_SOFT(T)                                                                          \
-  template void cross_entropy(const T*, const T*, std::size_t, std::size_t, T*,              \
-                              std::span<std::byte>);                                         \
+#define EBB_SOFT(T)                                                             \
+  template void cross_entropy(const T*, const T*, std::size_t, std::size_t, T*, \
+                              std::span<std::byte>);                            \
   template void cross_entropy_backward(const T*, const T*, std::size_t, std::size_t, T, T*);
 EBB_SOFT(float)
 EBB_SOFT(double)

@@ -65,8 +65,7 @@ void loss_rows(const T* x, const T* t, std::size_t rows, std::size_t n, T delta,
   }
   for (std::size_t row = 0; row < rows; ++row, x += n, t += n) {
     losses[row] = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
-      return hn::Add(acc,
-                     loss_of<T, kKind>(load(x + i, amount), load(t + i, amount), vdelta));
+      return hn::Add(acc, loss_of<T, kKind>(load(x + i, amount), load(t + i, amount), vdelta));
     });
   }
 }
@@ -112,14 +111,14 @@ void any_loss_gradients(const ElementLoss& loss, const T* x, const T* t, std::si
   }
 }
 
-#define EBB_LOSS_TARGETS(T, suffix)                                                          \
-  void element_loss_##suffix(const ElementLoss& loss, const T* x, const T* t,                \
-                             std::size_t rows, std::size_t n, T* losses) {                   \
-    any_loss_rows(loss, x, t, rows, n, losses);                                              \
-  }                                                                                          \
-  void element_gradient_##suffix(const ElementLoss& loss, const T* x, const T* t,            \
-                                 std::size_t size, T upstream, T* dx) {                      \
-    any_loss_gradients(loss, x, t, size, upstream, dx);                                      \
+#define EBB_LOSS_TARGETS(T, suffix)                                                             \
+  void element_loss_##suffix(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, \
+                             std::size_t n, T* losses) {                                        \
+    any_loss_rows(loss, x, t, rows, n, losses);                                                 \
+  }                                                                                             \
+  void element_gradient_##suffix(const ElementLoss& loss, const T* x, const T* t,               \
+                                 std::size_t size, T upstream, T* dx) {                         \
+    any_loss_gradients(loss, x, t, size, upstream, dx);                                         \
   }
 EBB_LOSS_TARGETS(float, f32)
 EBB_LOSS_TARGETS(double, f64)
@@ -133,16 +132,16 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-#define EBB_LOSS_DISPATCH(T, suffix)                                                              \
-  HWY_EXPORT(element_loss_##suffix);                                                              \
-  HWY_EXPORT(element_gradient_##suffix);                                                          \
-  void loss_part(const ElementLoss& loss, const T* x, const T* t, std::size_t rows,               \
-                 std::size_t n, T* losses) {                                                      \
-    HWY_DYNAMIC_DISPATCH(element_loss_##suffix)(loss, x, t, rows, n, losses);                     \
-  }                                                                                               \
-  void gradient_part(const ElementLoss& loss, const T* x, const T* t, std::size_t size,           \
-                     T upstream, T* dx) {                                                         \
-    HWY_DYNAMIC_DISPATCH(element_gradient_##suffix)(loss, x, t, size, upstream, dx);              \
+#define EBB_LOSS_DISPATCH(T, suffix)                                                               \
+  HWY_EXPORT(element_loss_##suffix);                                                               \
+  HWY_EXPORT(element_gradient_##suffix);                                                           \
+  void loss_part(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, std::size_t n, \
+                 T* losses) {                                                                      \
+    HWY_DYNAMIC_DISPATCH(element_loss_##suffix)(loss, x, t, rows, n, losses);                      \
+  }                                                                                                \
+  void gradient_part(const ElementLoss& loss, const T* x, const T* t, std::size_t size,            \
+                     T upstream, T* dx) {                                                          \
+    HWY_DYNAMIC_DISPATCH(element_gradient_##suffix)(loss, x, t, size, upstream, dx);               \
   }
 EBB_LOSS_DISPATCH(float, f32)
 EBB_LOSS_DISPATCH(double, f64)
@@ -160,11 +159,10 @@ template <class T>
 void element_loss(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, std::size_t n,
                   T* sum, std::span<std::byte> scratch) {
   auto* losses = reinterpret_cast<T*>(scratch.data());
-  pool::parallel_for(rows, grain_for(n * element_cost<T>(loss)),
-                     [&](std::size_t begin, std::size_t end) {
-                       loss_part(loss, x + begin * n, t + begin * n, end - begin, n,
-                                 losses + begin);
-                     });
+  pool::parallel_for(
+      rows, grain_for(n * element_cost<T>(loss)), [&](std::size_t begin, std::size_t end) {
+        loss_part(loss, x + begin * n, t + begin * n, end - begin, n, losses + begin);
+      });
   for (std::size_t row = 0; row < rows; ++row) *sum += losses[row];
 }
 
@@ -177,11 +175,10 @@ void element_loss_backward(const ElementLoss& loss, const T* x, const T* t, std:
                      });
 }
 
-#define EBB_ELEMENT(T)                                                                         \
-  template void element_loss(const ElementLoss&, const T*, const T*, std::size_t, std::size_t, \
-                             T*, std::span<std::byte>);                                        \
-  template void element_loss_backward(const ElementLoss&, const T*, const T*, std::size_t, T,  \
-                                      T*);
+#define EBB_ELEMENT(T)                                                                             \
+  template void element_loss(const ElementLoss&, const T*, const T*, std::size_t, std::size_t, T*, \
+                             std::span<std::byte>);                                                \
+  template void element_loss_backward(const ElementLoss&, const T*, const T*, std::size_t, T, T*);
 EBB_ELEMENT(float)
 EBB_ELEMENT(double)
 #undef EBB_ELEMENT

@@ -77,8 +77,8 @@ struct Spread {
 };
 
 // Three rows are under way at a time: the mean of one, the spread of the one before it, the result
-// of the one before that. Chains of additions leave gaps; so stages of different rows fill them, and
-// memory is read and written evenly. rms_norm has no first stage.
+// of the one before that. Chains of additions leave gaps; so stages of different rows fill them,
+// and memory is read and written evenly. rms_norm has no first stage.
 template <class T, bool kCentered, class Out>
 void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
   const RowTag<T> d;
@@ -131,7 +131,10 @@ struct GradientSums {
   RowVec<T> mean, rstd;
   RowSum<T> level, along;
   HWY_INLINE GradientSums(const T* x_row, const T* dy_row, const T* w, RowStats<T> stats)
-      : x(x_row), dy(dy_row), weight(w), mean(hn::Set(RowTag<T>(), stats.mean)),
+      : x(x_row),
+        dy(dy_row),
+        weight(w),
+        mean(hn::Set(RowTag<T>(), stats.mean)),
         rstd(hn::Set(RowTag<T>(), stats.rstd)) {}
   template <class Amount>
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
@@ -144,8 +147,7 @@ struct GradientSums {
 };
 
 template <class T, bool kCentered, class Out>
-void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end,
-                   RowStats<T>* stats) {
+void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end, RowStats<T>* stats) {
   const RowTag<T> d;
   const std::size_t n = a.n, rows = end - begin;
   const T* weight = a.weight;
@@ -240,8 +242,7 @@ void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
 }
 
 template <class T, bool kCentered>
-void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end,
-                   RowStats<T>* stats) {
+void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end, RowStats<T>* stats) {
   if (!a.stream) return backward_rows<T, kCentered, Whole>(a, begin, end, stats);
   backward_rows<T, kCentered, Streamed>(a, begin, end, stats);
   hwy::FlushStream();
@@ -308,10 +309,10 @@ template <class T>
 void norm_forward(NormArrays<T> a, std::size_t rows) {
   a.stream = a.x != a.out && worth_streaming(a.out, a.n * sizeof(T), rows);
   // Rows under way fill and drain at the ends of a part: of large arrays, parts are long.
-  const std::size_t grain = std::max<std::size_t>(grain_for(a.n * 2), a.stream ? (1 << 18) / a.n : 0);
-  pool::parallel_for(rows, grain, [&](std::size_t begin, std::size_t end) {
-    forward_part(a, begin, end);
-  });
+  const std::size_t grain =
+      std::max<std::size_t>(grain_for(a.n * 2), a.stream ? (1 << 18) / a.n : 0);
+  pool::parallel_for(rows, grain,
+                     [&](std::size_t begin, std::size_t end) { forward_part(a, begin, end); });
 }
 
 template <class T>
@@ -340,8 +341,13 @@ void norm_backward(NormArrays<T> a, std::size_t rows) {
 template <class T>
 void layer_norm(const T* x, const T* weight, const T* bias, T* y, std::size_t rows, std::size_t n,
                 double eps) {
-  norm_forward<T>({.x = x, .weight = weight, .bias = bias, .out = y, .n = n,
-                   .eps = static_cast<T>(eps), .centered = true},
+  norm_forward<T>({.x = x,
+                   .weight = weight,
+                   .bias = bias,
+                   .out = y,
+                   .n = n,
+                   .eps = static_cast<T>(eps),
+                   .centered = true},
                   rows);
 }
 
@@ -353,26 +359,38 @@ void rms_norm(const T* x, const T* weight, T* y, std::size_t rows, std::size_t n
 template <class T>
 void layer_norm_backward(const T* x, const T* weight, const T* dy, T* dx, T* dweight, T* dbias,
                          std::size_t rows, std::size_t n, double eps) {
-  norm_backward<T>({.x = x, .weight = weight, .dy = dy, .out = dx, .dweight = dweight,
-                    .dbias = dbias, .n = n, .eps = static_cast<T>(eps), .centered = true},
+  norm_backward<T>({.x = x,
+                    .weight = weight,
+                    .dy = dy,
+                    .out = dx,
+                    .dweight = dweight,
+                    .dbias = dbias,
+                    .n = n,
+                    .eps = static_cast<T>(eps),
+                    .centered = true},
                    rows);
 }
 
 template <class T>
 void rms_norm_backward(const T* x, const T* weight, const T* dy, T* dx, T* dweight,
                        std::size_t rows, std::size_t n, double eps) {
-  norm_backward<T>({.x = x, .weight = weight, .dy = dy, .out = dx, .dweight = dweight, .n = n,
+  norm_backward<T>({.x = x,
+                    .weight = weight,
+                    .dy = dy,
+                    .out = dx,
+                    .dweight = dweight,
+                    .n = n,
                     .eps = static_cast<T>(eps)},
                    rows);
 }
 
-#define EBB_NORM(T)                                                                              \
-  template void layer_norm(const T*, const T*, const T*, T*, std::size_t, std::size_t, double);  \
-  template void rms_norm(const T*, const T*, T*, std::size_t, std::size_t, double);              \
-  template void layer_norm_backward(const T*, const T*, const T*, T*, T*, T*, std::size_t,       \
-                                    std::size_t, double);                                        \
-  template void rms_norm_backward(const T*, const T*, const T*, T*, T*, std::size_t,             \
-                                  std::size_t, double);
+#define EBB_NORM(T)                                                                               \
+  template void layer_norm(const T*, const T*, const T*, T*, std::size_t, std::size_t, double);   \
+  template void rms_norm(const T*, const T*, T*, std::size_t, std::size_t, double);               \
+  template void layer_norm_backward(const T*, const T*, const T*, T*, T*, T*, std::size_t,        \
+                                    std::size_t, double);                                         \
+  template void rms_norm_backward(const T*, const T*, const T*, T*, T*, std::size_t, std::size_t, \
+                                  double);
 EBB_NORM(float)
 EBB_NORM(double)
 #undef EBB_NORM

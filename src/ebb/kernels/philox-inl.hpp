@@ -18,14 +18,14 @@ namespace ebb::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr std::size_t kGroup = 64;          // positions dealt to 16 blocks of 4 words
-inline constexpr std::size_t kWordsAtOnce = 128;   // few, so that drawing and using overlap
+inline constexpr std::size_t kGroup = 64;         // positions dealt to 16 blocks of 4 words
+inline constexpr std::size_t kWordsAtOnce = 128;  // few, so that drawing and using overlap
 
 // out[0 .. 64 * groups): the words at positions 64 * group and on.
 //
-// A 64-bit lane holds one 32-bit word of the state in its low half and leftovers above it, which the
-// widening multiply ignores. One vector takes the even blocks and one the odd ones, so that the two
-// zip into 32-bit lanes in order.
+// A 64-bit lane holds one 32-bit word of the state in its low half and leftovers above it, which
+// the widening multiply ignores. One vector takes the even blocks and one the odd ones, so that the
+// two zip into 32-bit lanes in order.
 HWY_INLINE void philox_groups(Draws draws, std::uint64_t group, std::size_t groups,
                               std::uint32_t* HWY_RESTRICT out) {
   const hn::CappedTag<std::uint64_t, 8> d64;

@@ -155,6 +155,7 @@ void PickRows(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin, 
 template <class T>
 void MaxGradImage(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n, size_t first,
                   size_t last) {
+  if (first == last) return;
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.channels;
   const size_t image = n * s.in_h * s.in_w * channels;

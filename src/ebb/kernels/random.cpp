@@ -36,8 +36,8 @@ HWY_INLINE RowVec<T> unit(const std::uint32_t* words) {
     const auto bits =
         hn::ShiftRight<11>(hn::LoadU(du, reinterpret_cast<const std::uint64_t*>(words)));
     const auto top = hn::Or(hn::ShiftRight<32>(bits), hn::Set(du, 0x4330000000000000u));
-    const auto low = hn::Or(hn::And(bits, hn::Set(du, 0xFFFFFFFFu)),
-                            hn::Set(du, 0x4330000000000000u));
+    const auto low =
+        hn::Or(hn::And(bits, hn::Set(du, 0xFFFFFFFFu)), hn::Set(du, 0x4330000000000000u));
     const auto base = hn::Set(d, 0x1p52);
     const auto high_part = hn::Mul(hn::Sub(hn::BitCast(d, top), base), hn::Set(d, 0x1p-21));
     return hn::Add(high_part, hn::Mul(hn::Sub(hn::BitCast(d, low), base), hn::Set(d, 0x1p-53)));
@@ -87,16 +87,16 @@ HWY_INLINE void each_group(T* out, std::size_t n, Draws draws, Group&& group) {
   }
 }
 
-#define EBB_RANDOM_TARGETS(T, suffix)                                                       \
-  void uniform_##suffix(T* out, std::size_t n, T low, T size, Draws draws) {                \
-    each_group(out, n, draws, [&](const std::uint32_t* words, T* made) HWY_ATTR {           \
-      uniform_group(words, made, low, size);                                                \
-    });                                                                                     \
-  }                                                                                         \
-  void normal_##suffix(T* out, std::size_t n, T mean, T stddev, Draws draws) {              \
-    each_group(out, n, draws, [&](const std::uint32_t* words, T* made) HWY_ATTR {           \
-      normal_group(words, made, mean, stddev);                                              \
-    });                                                                                     \
+#define EBB_RANDOM_TARGETS(T, suffix)                                             \
+  void uniform_##suffix(T* out, std::size_t n, T low, T size, Draws draws) {      \
+    each_group(out, n, draws, [&](const std::uint32_t* words, T* made) HWY_ATTR { \
+      uniform_group(words, made, low, size);                                      \
+    });                                                                           \
+  }                                                                               \
+  void normal_##suffix(T* out, std::size_t n, T mean, T stddev, Draws draws) {    \
+    each_group(out, n, draws, [&](const std::uint32_t* words, T* made) HWY_ATTR { \
+      normal_group(words, made, mean, stddev);                                    \
+    });                                                                           \
   }
 EBB_RANDOM_TARGETS(float, f32)
 EBB_RANDOM_TARGETS(double, f64)

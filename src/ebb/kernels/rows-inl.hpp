@@ -134,8 +134,8 @@ struct RowSum {
   }
 };
 
-// Walks a row of n once for several stages: stage(i, k, amount) gets the vector of elements i.., the
-// k-th of its block of 16. Stages of different rows fill each other's gaps: while one waits for
+// Walks a row of n once for several stages: stage(i, k, amount) gets the vector of elements i..,
+// the k-th of its block of 16. Stages of different rows fill each other's gaps: while one waits for
 // memory or for a chain of additions, the others go on. The stage that stores to rows comes last: a
 // load right after a store waits for it where the low 12 bits of the addresses agree.
 template <class T, class... Stages>

@@ -26,8 +26,9 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
-// Three rows are under way at a time: the maximum of one, the exponentials of the one before it, the
-// result of the one before that. So memory is read and written evenly while the arithmetic goes on.
+// Three rows are under way at a time: the maximum of one, the exponentials of the one before it,
+// the result of the one before that. So memory is read and written evenly while the arithmetic goes
+// on.
 template <class T, class Out>
 void softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t n) {
   // The exponentials of two rows wait for their sum on the stack; those of long rows in y.
@@ -142,21 +143,20 @@ void log_softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows,
   }
 }
 
-#define EBB_SOFTMAX_TARGETS(name)                                                              \
-  template <class T>                                                                           \
-  void name##_any(const T* a, const T* b, T* out, std::size_t rows, std::size_t n,             \
-                  bool stream) {                                                               \
-    if (!stream) return name##_rows<T, Whole>(a, b, out, rows, n);                             \
-    name##_rows<T, Streamed>(a, b, out, rows, n);                                              \
-    hwy::FlushStream();                                                                        \
-  }                                                                                            \
-  void name##_f32(const float* a, const float* b, float* out, std::size_t rows, std::size_t n, \
-                  bool stream) {                                                               \
-    name##_any(a, b, out, rows, n, stream);                                                    \
-  }                                                                                            \
-  void name##_f64(const double* a, const double* b, double* out, std::size_t rows,             \
-                  std::size_t n, bool stream) {                                                \
-    name##_any(a, b, out, rows, n, stream);                                                    \
+#define EBB_SOFTMAX_TARGETS(name)                                                                 \
+  template <class T>                                                                              \
+  void name##_any(const T* a, const T* b, T* out, std::size_t rows, std::size_t n, bool stream) { \
+    if (!stream) return name##_rows<T, Whole>(a, b, out, rows, n);                                \
+    name##_rows<T, Streamed>(a, b, out, rows, n);                                                 \
+    hwy::FlushStream();                                                                           \
+  }                                                                                               \
+  void name##_f32(const float* a, const float* b, float* out, std::size_t rows, std::size_t n,    \
+                  bool stream) {                                                                  \
+    name##_any(a, b, out, rows, n, stream);                                                       \
+  }                                                                                               \
+  void name##_f64(const double* a, const double* b, double* out, std::size_t rows, std::size_t n, \
+                  bool stream) {                                                                  \
+    name##_any(a, b, out, rows, n, stream);                                                       \
   }
 EBB_SOFTMAX_TARGETS(softmax)
 EBB_SOFTMAX_TARGETS(log_softmax)
@@ -222,8 +222,7 @@ void log_softmax(const double* x, double* y, std::size_t rows, std::size_t n) {
   each_rows<double>(HWY_DYNAMIC_DISPATCH(log_softmax_f64), x, nullptr, y, rows, n, 16);
 }
 template <>
-void softmax_backward(const float* y, const float* dy, float* dx, std::size_t rows,
-                      std::size_t n) {
+void softmax_backward(const float* y, const float* dy, float* dx, std::size_t rows, std::size_t n) {
   each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_backward_f32), y, dy, dx, rows, n, 2);
 }
 template <>

@@ -1,7 +1,7 @@
 // Softmax and its logarithm over rows: (rows, n), normalised over n. T is float or double.
 //
-// The row's maximum is subtracted first, so no finite row overflows. -inf entries get probability 0;
-// a row that is all -inf, or holds +inf or NaN, is NaN throughout.
+// The row's maximum is subtracted first, so no finite row overflows. -inf entries get probability
+// 0; a row that is all -inf, or holds +inf or NaN, is NaN throughout.
 #pragma once
 
 #include <cstddef>

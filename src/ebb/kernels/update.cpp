@@ -64,28 +64,30 @@ void sgd_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t
   const Gradient<T> gradient(use, rule.weight_decay);
   const auto lr = constant<T>(rule.lr), momentum = constant<T>(rule.momentum);
   const auto fresh = constant<T>(1 - rule.dampening);
-  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-    T* param = t.param + from;
-    const T* grad = t.grad + from;
-    T* state = rule.momentum != 0 ? t.state[0] + from : nullptr;
-    if (rule.momentum == 0) {
-      each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-        const auto p = load(param + i, amount);
-        const auto g = gradient(load(grad + i, amount), p);
-        store<T>(hn::NegMulAdd(lr, g, p), param + i, amount);
-      });
-      return;
-    }
-    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-      const auto p = load(param + i, amount);
-      const auto g = gradient(load(grad + i, amount), p);
-      auto b = g;
-      if (!rule.first) b = hn::MulAdd(momentum, load(state + i, amount), hn::Mul(fresh, g));
-      store<T>(b, state + i, amount);
-      const auto move = rule.nesterov ? hn::MulAdd(momentum, b, g) : b;
-      store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
-    });
-  });
+  each_part(tensors, begin, end,
+            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+              T* param = t.param + from;
+              const T* grad = t.grad + from;
+              T* state = rule.momentum != 0 ? t.state[0] + from : nullptr;
+              if (rule.momentum == 0) {
+                each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                  const auto p = load(param + i, amount);
+                  const auto g = gradient(load(grad + i, amount), p);
+                  store<T>(hn::NegMulAdd(lr, g, p), param + i, amount);
+                });
+                return;
+              }
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                const auto p = load(param + i, amount);
+                const auto g = gradient(load(grad + i, amount), p);
+                auto b = g;
+                if (!rule.first)
+                  b = hn::MulAdd(momentum, load(state + i, amount), hn::Mul(fresh, g));
+                store<T>(b, state + i, amount);
+                const auto move = rule.nesterov ? hn::MulAdd(momentum, b, g) : b;
+                store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
+              });
+            });
 }
 
 template <class T>
@@ -97,23 +99,25 @@ void adam_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_
   const auto beta2 = constant<T>(rule.beta2), fresh2 = constant<T>(1 - rule.beta2);
   const auto root = constant<T>(1 / std::sqrt(rule.correction2)), eps = constant<T>(rule.eps);
   const auto rate = constant<T>(rule.lr / rule.correction1);
-  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-    T* param = t.param + from;
-    const T* grad = t.grad + from;
-    T* first = t.state[0] + from;
-    T* second = t.state[1] + from;
-    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-      const auto p = load(param + i, amount);
-      const auto g = gradient(load(grad + i, amount), p);
-      const auto m_old = load(first + i, amount);
-      const auto m = hn::MulAdd(fresh1, hn::Sub(g, m_old), m_old);
-      const auto v = hn::MulAdd(beta2, load(second + i, amount), hn::Mul(hn::Mul(fresh2, g), g));
-      store<T>(m, first + i, amount);
-      store<T>(v, second + i, amount);
-      const auto move = hn::Div(m, hn::MulAdd(hn::Sqrt(v), root, eps));
-      store<T>(hn::NegMulAdd(rate, move, hn::Mul(p, shrink)), param + i, amount);
-    });
-  });
+  each_part(tensors, begin, end,
+            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+              T* param = t.param + from;
+              const T* grad = t.grad + from;
+              T* first = t.state[0] + from;
+              T* second = t.state[1] + from;
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                const auto p = load(param + i, amount);
+                const auto g = gradient(load(grad + i, amount), p);
+                const auto m_old = load(first + i, amount);
+                const auto m = hn::MulAdd(fresh1, hn::Sub(g, m_old), m_old);
+                const auto v =
+                    hn::MulAdd(beta2, load(second + i, amount), hn::Mul(hn::Mul(fresh2, g), g));
+                store<T>(m, first + i, amount);
+                store<T>(v, second + i, amount);
+                const auto move = hn::Div(m, hn::MulAdd(hn::Sqrt(v), root, eps));
+                store<T>(hn::NegMulAdd(rate, move, hn::Mul(p, shrink)), param + i, amount);
+              });
+            });
 }
 
 template <class T>
@@ -123,24 +127,25 @@ void rmsprop_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
   const auto lr = constant<T>(rule.lr), eps = constant<T>(rule.eps);
   const auto alpha = constant<T>(rule.alpha), fresh = constant<T>(1 - rule.alpha);
   const auto momentum = constant<T>(rule.momentum);
-  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-    T* param = t.param + from;
-    const T* grad = t.grad + from;
-    T* second = t.state[0] + from;
-    T* buffer = rule.momentum != 0 ? t.state[1] + from : nullptr;
-    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-      const auto p = load(param + i, amount);
-      const auto g = gradient(load(grad + i, amount), p);
-      const auto v = hn::MulAdd(alpha, load(second + i, amount), hn::Mul(hn::Mul(fresh, g), g));
-      store<T>(v, second + i, amount);
-      auto move = hn::Div(g, hn::Add(hn::Sqrt(v), eps));
-      if (rule.momentum != 0) {
-        move = hn::MulAdd(momentum, load(buffer + i, amount), move);
-        store<T>(move, buffer + i, amount);
-      }
-      store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
-    });
-  });
+  each_part(
+      tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+        T* param = t.param + from;
+        const T* grad = t.grad + from;
+        T* second = t.state[0] + from;
+        T* buffer = rule.momentum != 0 ? t.state[1] + from : nullptr;
+        each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+          const auto p = load(param + i, amount);
+          const auto g = gradient(load(grad + i, amount), p);
+          const auto v = hn::MulAdd(alpha, load(second + i, amount), hn::Mul(hn::Mul(fresh, g), g));
+          store<T>(v, second + i, amount);
+          auto move = hn::Div(g, hn::Add(hn::Sqrt(v), eps));
+          if (rule.momentum != 0) {
+            move = hn::MulAdd(momentum, load(buffer + i, amount), move);
+            store<T>(move, buffer + i, amount);
+          }
+          store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
+        });
+      });
 }
 
 template <class T>
@@ -148,19 +153,20 @@ void adagrad_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
                   const AdagradRule& rule, GradientUse use) {
   const Gradient<T> gradient(use, rule.weight_decay);
   const auto lr = constant<T>(rule.lr), eps = constant<T>(rule.eps);
-  each_part(tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-    T* param = t.param + from;
-    const T* grad = t.grad + from;
-    T* squares = t.state[0] + from;
-    each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-      const auto p = load(param + i, amount);
-      const auto g = gradient(load(grad + i, amount), p);
-      const auto s = hn::MulAdd(g, g, load(squares + i, amount));
-      store<T>(s, squares + i, amount);
-      const auto move = hn::Div(g, hn::Add(hn::Sqrt(s), eps));
-      store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
-    });
-  });
+  each_part(tensors, begin, end,
+            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+              T* param = t.param + from;
+              const T* grad = t.grad + from;
+              T* squares = t.state[0] + from;
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                const auto p = load(param + i, amount);
+                const auto g = gradient(load(grad + i, amount), p);
+                const auto s = hn::MulAdd(g, g, load(squares + i, amount));
+                store<T>(s, squares + i, amount);
+                const auto move = hn::Div(g, hn::Add(hn::Sqrt(s), eps));
+                store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
+              });
+            });
 }
 
 template <class T>
@@ -188,14 +194,14 @@ double squares_piece(const T* x, std::size_t n) {
   });
 }
 
-#define EBB_UPDATE_TARGETS(name, Rule)                                                        \
-  void name##_f32(std::span<const Update<float>> t, std::size_t begin, std::size_t end,       \
-                  const Rule& rule, GradientUse use) {                                        \
-    name##_part(t, begin, end, rule, use);                                                    \
-  }                                                                                           \
-  void name##_f64(std::span<const Update<double>> t, std::size_t begin, std::size_t end,      \
-                  const Rule& rule, GradientUse use) {                                        \
-    name##_part(t, begin, end, rule, use);                                                    \
+#define EBB_UPDATE_TARGETS(name, Rule)                                                   \
+  void name##_f32(std::span<const Update<float>> t, std::size_t begin, std::size_t end,  \
+                  const Rule& rule, GradientUse use) {                                   \
+    name##_part(t, begin, end, rule, use);                                               \
+  }                                                                                      \
+  void name##_f64(std::span<const Update<double>> t, std::size_t begin, std::size_t end, \
+                  const Rule& rule, GradientUse use) {                                   \
+    name##_part(t, begin, end, rule, use);                                               \
   }
 
 EBB_UPDATE_TARGETS(sgd, SgdRule)
@@ -254,16 +260,16 @@ double squares_all(Piece piece_sum, std::span<const Update<T>> tensors,
   return total;
 }
 
-#define EBB_UPDATE(name, Rule)                                                             \
-  HWY_EXPORT(name##_f32);                                                                  \
-  HWY_EXPORT(name##_f64);                                                                  \
-  }                                                                                        \
-  void name(std::span<const Update<float>> tensors, const Rule& rule, GradientUse use) {   \
-    update_all(HWY_DYNAMIC_DISPATCH(name##_f32), tensors, rule, use);                      \
-  }                                                                                        \
-  void name(std::span<const Update<double>> tensors, const Rule& rule, GradientUse use) {  \
-    update_all(HWY_DYNAMIC_DISPATCH(name##_f64), tensors, rule, use);                      \
-  }                                                                                        \
+#define EBB_UPDATE(name, Rule)                                                            \
+  HWY_EXPORT(name##_f32);                                                                 \
+  HWY_EXPORT(name##_f64);                                                                 \
+  }                                                                                       \
+  void name(std::span<const Update<float>> tensors, const Rule& rule, GradientUse use) {  \
+    update_all(HWY_DYNAMIC_DISPATCH(name##_f32), tensors, rule, use);                     \
+  }                                                                                       \
+  void name(std::span<const Update<double>> tensors, const Rule& rule, GradientUse use) { \
+    update_all(HWY_DYNAMIC_DISPATCH(name##_f64), tensors, rule, use);                     \
+  }                                                                                       \
   namespace {
 
 EBB_UPDATE(sgd, SgdRule)

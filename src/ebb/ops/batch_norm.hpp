@@ -51,11 +51,16 @@ struct BatchNormOp {
   void run(In x, In weight, In bias, In mean, In var, Out y, Scratch) const;
   Needs needs(int input) const {
     switch (input) {
-      case 0: return Needs::input(1) | Needs::input(4);
-      case 1: return Needs::input(0) | Needs::input(3) | Needs::input(4);
-      case 2: return Needs::nothing();
-      case 3: return Needs::input(1) | Needs::input(4);
-      default: return Needs::input(0) | Needs::input(1) | Needs::input(3) | Needs::input(4);
+      case 0:
+        return Needs::input(1) | Needs::input(4);
+      case 1:
+        return Needs::input(0) | Needs::input(3) | Needs::input(4);
+      case 2:
+        return Needs::nothing();
+      case 3:
+        return Needs::input(1) | Needs::input(4);
+      default:
+        return Needs::input(0) | Needs::input(1) | Needs::input(3) | Needs::input(4);
     }
   }
   void grad(Back& back) const;

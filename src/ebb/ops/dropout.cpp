@@ -27,7 +27,8 @@ Cost DropoutOp::cost(const Spec& x, const Spec&) const {
 void DropoutOp::run(In x, In key, Out y, Scratch) const {
   const std::int64_t* k = key.as<std::int64_t>();
   const std::int64_t row = x.shape().rank() == 0 ? 1 : rows::product_from(x.shape(), 1);
-  const Draws draws{{static_cast<std::uint64_t>(k[0]), static_cast<std::uint64_t>(k[1])}, stream,
+  const Draws draws{{static_cast<std::uint64_t>(k[0]), static_cast<std::uint64_t>(k[1])},
+                    stream,
                     static_cast<std::uint64_t>(k[2]) * static_cast<std::uint64_t>(row)};
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);

@@ -15,7 +15,8 @@ bool is_index(DType d) { return d == DType::i32 || d == DType::i64 || d == DType
 
 void check_indices(const char* op, const Spec& indices) {
   if (!is_index(indices.dtype))
-    throw Error(fmt::format("{}: the indices are {}; expected i32, i64 or u8", op, to_string(indices)));
+    throw Error(
+        fmt::format("{}: the indices are {}; expected i32, i64 or u8", op, to_string(indices)));
 }
 
 void check_summable(const char* op, const Spec& x) {
@@ -43,19 +44,26 @@ void with_indices(const char* op, In indices, std::int64_t size, const char* of,
     f(all, count);
   };
   switch (indices.dtype()) {
-    case DType::i32: return checked(std::int32_t{});
-    case DType::u8: return checked(std::uint8_t{});
-    default: return checked(std::int64_t{});
+    case DType::i32:
+      return checked(std::int32_t{});
+    case DType::u8:
+      return checked(std::uint8_t{});
+    default:
+      return checked(std::int64_t{});
   }
 }
 
 template <class F>
 void with_summable(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f64: return f(double{});
-    case DType::i32: return f(std::int32_t{});
-    case DType::i64: return f(std::int64_t{});
-    default: return f(float{});
+    case DType::f64:
+      return f(double{});
+    case DType::i32:
+      return f(std::int32_t{});
+    case DType::i64:
+      return f(std::int64_t{});
+    default:
+      return f(float{});
   }
 }
 
@@ -70,7 +78,8 @@ void start(Ins in, bool accumulate, Out y) {
 
 void check_accumulator(const char* op, Specs in, bool accumulate, const Spec& y) {
   if (accumulate && in[2] != y)
-    throw Error(fmt::format("{}: the accumulator is {}, expected {}", op, to_string(in[2]), to_string(y)));
+    throw Error(
+        fmt::format("{}: the accumulator is {}, expected {}", op, to_string(in[2]), to_string(y)));
 }
 
 // shape with `count` axes from `axis` on replaced by those of `by`.
@@ -101,14 +110,16 @@ Spec Gather::shape(const Spec& x, const Spec& indices) const {
   return {spliced(name, x.shape, axis, 1, indices.shape), x.dtype};
 }
 Cost Gather::cost(const Spec& x, const Spec& indices) const {
-  return {0, static_cast<double>(indices.bytes()) + 2.0 * static_cast<double>(shape(x, indices).bytes())};
+  return {0, static_cast<double>(indices.bytes()) +
+                 2.0 * static_cast<double>(shape(x, indices).bytes())};
 }
 
 void Gather::run(In x, In indices, Out y, Scratch) const {
   const layout::Along a(x.shape(), axis);
-  with_indices(name, indices, x.shape()[axis], nullptr, *x.spec, axis, [&](auto* all, std::size_t count) {
-    kernels::gather(a.outer, a.size, a.inner * size_of(x.dtype()), x.data, all, count, y.data);
-  });
+  with_indices(
+      name, indices, x.shape()[axis], nullptr, *x.spec, axis, [&](auto* all, std::size_t count) {
+        kernels::gather(a.outer, a.size, a.inner * size_of(x.dtype()), x.data, all, count, y.data);
+      });
 }
 
 void Gather::grad(Back& b) const {
@@ -134,7 +145,8 @@ Spec ScatterAdd::shape(Specs in) const {
   check_indices(name, indices);
   check_summable(name, updates);
   bool fits = axis + indices.rank() <= updates.rank();
-  for (int d = 0; fits && d < indices.rank(); ++d) fits = updates.shape[axis + d] == indices.shape[d];
+  for (int d = 0; fits && d < indices.rank(); ++d)
+    fits = updates.shape[axis + d] == indices.shape[d];
   if (!fits)
     throw Error(fmt::format("scatter_add: updates {} do not have the indices {} at axis {}",
                             to_string(updates), to_string(indices), axis));
@@ -182,7 +194,8 @@ Spec TakeAlong::shape(const Spec& x, const Spec& indices) const {
   return {indices.shape, x.dtype};
 }
 Cost TakeAlong::cost(const Spec& x, const Spec& indices) const {
-  return {0, static_cast<double>(indices.bytes()) + 2.0 * static_cast<double>(shape(x, indices).bytes())};
+  return {0, static_cast<double>(indices.bytes()) +
+                 2.0 * static_cast<double>(shape(x, indices).bytes())};
 }
 
 void TakeAlong::run(In x, In indices, Out y, Scratch) const {
@@ -233,7 +246,8 @@ void PutAlongAdd::grad(Back& b) const {
 
 Tensor put_along_add(const Tensor& indices, const Tensor& updates, int axis, std::int64_t size,
                      Tensor into) {
-  const PutAlongAdd op{axis_of("put_along_add", axis, updates.rank()), size, static_cast<bool>(into)};
+  const PutAlongAdd op{axis_of("put_along_add", axis, updates.rank()), size,
+                       static_cast<bool>(into)};
   const Tensor* in[] = {&indices, &updates, &into};
   return apply_all(op, std::span(in, into ? 3 : 2), into ? 2 : -1);
 }
@@ -252,7 +266,8 @@ Cost OneHot::cost(const Spec& ids) const {
 void OneHot::run(In ids, Out y, Scratch) const {
   const layout::Element one(1, dtype);
   with_indices(name, ids, depth, "depth", *y.spec, 0, [&](auto* all, std::size_t count) {
-    kernels::one_hot(all, count, static_cast<std::size_t>(depth), size_of(dtype), one.bytes, y.data);
+    kernels::one_hot(all, count, static_cast<std::size_t>(depth), size_of(dtype), one.bytes,
+                     y.data);
   });
 }
 

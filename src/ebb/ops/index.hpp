@@ -20,7 +20,8 @@ struct Gather {  // x (front…, n, rest…), indices (i…) → (front…, i…
   void grad(Back& back) const;
 };
 
-struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accumulator] → (front…, size, rest…)
+struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accumulator] → (front…, size,
+                     // rest…)
   static constexpr auto name = "scatter_add";
   int axis = 0;           // of the result, from the front
   std::int64_t size = 0;  // of that axis
@@ -45,7 +46,8 @@ struct TakeAlong {  // y[…, j, …] = x[…, indices[…, j, …], …]; shape
   void grad(Back& back) const;
 };
 
-struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j, …], …] += updates[…, j, …]
+struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j, …], …] += updates[…, j,
+                      // …]
   static constexpr auto name = "put_along_add";
   int axis = 0;           // from the front
   std::int64_t size = 0;  // of that axis of the result

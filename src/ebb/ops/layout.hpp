@@ -63,14 +63,30 @@ struct Element {
   std::byte bytes[8];
   Element(double value, DType dtype) {
     switch (dtype) {
-      case DType::f32: set(static_cast<float>(value)); break;
-      case DType::f64: set(value); break;
-      case DType::bf16: set(to_bf16(static_cast<float>(value))); break;
-      case DType::f16: set(to_f16(static_cast<float>(value))); break;
-      case DType::i32: set(static_cast<std::int32_t>(value)); break;
-      case DType::i64: set(static_cast<std::int64_t>(value)); break;
-      case DType::u8: set(static_cast<std::uint8_t>(value)); break;
-      case DType::boolean: set(value != 0); break;
+      case DType::f32:
+        set(static_cast<float>(value));
+        break;
+      case DType::f64:
+        set(value);
+        break;
+      case DType::bf16:
+        set(to_bf16(static_cast<float>(value)));
+        break;
+      case DType::f16:
+        set(to_f16(static_cast<float>(value)));
+        break;
+      case DType::i32:
+        set(static_cast<std::int32_t>(value));
+        break;
+      case DType::i64:
+        set(static_cast<std::int64_t>(value));
+        break;
+      case DType::u8:
+        set(static_cast<std::uint8_t>(value));
+        break;
+      case DType::boolean:
+        set(value != 0);
+        break;
     }
   }
 

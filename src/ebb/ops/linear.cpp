@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
@@ -75,15 +77,15 @@ void run_product(Ins in, Out y, void* pre, Activation activation, Scratch scratc
 }
 
 // dy · activation', from the result (relu, tanh, sigmoid) or the argument (the others).
-Tensor through(Activation activation, const Tensor& kept, const Tensor& dy) {
+Tensor through(Activation activation, const Tensor& kept, Tensor dy) {
   switch (activation) {
     case Activation::none: return dy;
-    case Activation::relu: return unary_backward(UnaryGrad::relu, kept, dy);
-    case Activation::tanh: return unary_backward(UnaryGrad::tanh, kept, dy);
-    case Activation::sigmoid: return unary_backward(UnaryGrad::sigmoid, kept, dy);
-    case Activation::gelu: return unary_backward(UnaryGrad::gelu, kept, dy);
-    case Activation::gelu_tanh: return unary_backward(UnaryGrad::gelu_tanh, kept, dy);
-    case Activation::silu: return unary_backward(UnaryGrad::silu, kept, dy);
+    case Activation::relu: return unary_backward(UnaryGrad::relu, kept, std::move(dy));
+    case Activation::tanh: return unary_backward(UnaryGrad::tanh, kept, std::move(dy));
+    case Activation::sigmoid: return unary_backward(UnaryGrad::sigmoid, kept, std::move(dy));
+    case Activation::gelu: return unary_backward(UnaryGrad::gelu, kept, std::move(dy));
+    case Activation::gelu_tanh: return unary_backward(UnaryGrad::gelu_tanh, kept, std::move(dy));
+    case Activation::silu: return unary_backward(UnaryGrad::silu, kept, std::move(dy));
   }
   return dy;
 }
@@ -95,14 +97,9 @@ Needs needs_of(int input, Needs activation) {
 }
 
 // Gradients from d, that of the value before the activation. The weight's and the bias's are sums
-// over rows, of examples: they go on from what there is.
+// over rows, of examples: they go on from what there is. They come first: x's gradient is as large as
+// x, and is not there yet while their scratch is.
 void give_all(Back& back, const Tensor& d) {
-  if (back.wants(0)) {
-    const Tensor g = d.rank() == 1 ? reshape(matmul(reshape(d, Shape{1, d.dim(0)}), back.in(1)),
-                                             back.in_spec(0).shape)
-                                   : matmul(d, back.in(1));
-    back.give(0, cast(g, back.in_spec(0).dtype));
-  }
   if (back.wants(1)) {
     const Tensor& x = back.in(0);
     std::int64_t count = 1;
@@ -118,6 +115,12 @@ void give_all(Back& back, const Tensor& d) {
   }
   if (back.inputs() > 2 && back.wants(2))
     back.give(2, sum_to(d, back.in_spec(2).shape, back.take(2)));
+  if (back.wants(0)) {
+    const Tensor g = d.rank() == 1 ? reshape(matmul(reshape(d, Shape{1, d.dim(0)}), back.in(1)),
+                                             back.in_spec(0).shape)
+                                   : matmul(d, back.in(1));
+    back.give(0, cast(g, back.in_spec(0).dtype));
+  }
 }
 
 }  // namespace
@@ -133,7 +136,7 @@ Needs Linear::needs(int input) const {
 }
 void Linear::grad(Back& back) const {
   if (activation == Activation::none) return give_all(back, back.d());
-  give_all(back, through(activation, back.out(), back.d()));
+  give_all(back, through(activation, back.out(), back.take_d()));
 }
 
 std::array<Spec, 2> LinearKeepingPre::shape(Specs in) const {
@@ -149,7 +152,7 @@ void LinearKeepingPre::run(Ins in, Out y, Out pre, Scratch scratch) const {
 }
 Needs LinearKeepingPre::needs(int input) const { return needs_of(input, Needs::output(1)); }
 void LinearKeepingPre::grad(Back& back) const {
-  const Tensor d = through(activation, back.out(1), back.d());
+  const Tensor d = through(activation, back.out(1), back.take_d());
   give_all(back, back.has(1) ? add(d, back.d(1)) : d);  // pre has a gradient of second order
 }
 

@@ -1,5 +1,5 @@
-// Losses: a sum and a count, divided once per optimizer step, so that any split of a batch gives the
-// gradient of the whole.
+// Losses: a sum and a count, divided once per optimizer step, so that any split of a batch gives
+// the gradient of the whole.
 #pragma once
 
 #include "ebb/kernels/loss.hpp"
@@ -71,9 +71,12 @@ constexpr const char* pair_name(PairKind kind, bool backward) {
   switch (kind) {
     case PairKind::binary_cross_entropy:
       return backward ? "binary_cross_entropy_backward" : "binary_cross_entropy";
-    case PairKind::squared: return backward ? "mse_backward" : "mse";
-    case PairKind::absolute: return backward ? "mae_backward" : "mae";
-    default: return backward ? "huber_backward" : "huber";
+    case PairKind::squared:
+      return backward ? "mse_backward" : "mse";
+    case PairKind::absolute:
+      return backward ? "mae_backward" : "mae";
+    default:
+      return backward ? "huber_backward" : "huber";
   }
 }
 

@@ -31,9 +31,10 @@ void check_sparse(const char* op, const Spec& logits, const Spec& labels, double
     throw Error(fmt::format("{}: the labels are {}; expected i32 or i64", op, to_string(labels)));
   const Shape rows(logits.shape.dims().first(static_cast<std::size_t>(logits.rank() - 1)));
   if (labels.shape != rows)
-    throw Error(fmt::format("{}: the logits are {} and the labels {}; expected a label for each row, "
-                            "{}",
-                            op, to_string(logits), to_string(labels), to_string(rows)));
+    throw Error(
+        fmt::format("{}: the logits are {} and the labels {}; expected a label for each row, "
+                    "{}",
+                    op, to_string(logits), to_string(labels), to_string(rows)));
   if (!(smoothing >= 0 && smoothing <= 1))
     throw Error(fmt::format("{}: the label smoothing is {}, expected 0 to 1", op, smoothing));
 }
@@ -189,8 +190,8 @@ void CrossEntropyBackward::run(In logits, In targets, In dsum, Out dlogits, Scra
   const Rows r(logits.shape());
   rows::with_float(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    kernels::cross_entropy_backward(logits.as<T>(), targets.as<T>(), r.count, r.size,
-                                    *dsum.as<T>(), dlogits.as<T>());
+    kernels::cross_entropy_backward(logits.as<T>(), targets.as<T>(), r.count, r.size, *dsum.as<T>(),
+                                    dlogits.as<T>());
   });
 }
 

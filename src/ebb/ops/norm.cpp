@@ -186,8 +186,7 @@ void RmsNormOp::run(In x, In weight, Out y, Scratch) const {
 }
 
 void RmsNormOp::grad(Back& b) const {
-  const auto d =
-      rms_norm_backward(b.in(0), b.in(1), b.d(), eps, b.wants(1) ? b.take(1) : Tensor());
+  const auto d = rms_norm_backward(b.in(0), b.in(1), b.d(), eps, b.wants(1) ? b.take(1) : Tensor());
   if (b.wants(0)) b.give(0, d[0]);
   if (b.wants(1)) b.give(1, d[1]);
 }

@@ -5,7 +5,8 @@
 
 namespace ebb {
 
-struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight + bias
+struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight +
+                      // bias
   static constexpr auto name = "layer_norm";
   double eps = 1e-5;
   bool operator==(const LayerNormOp&) const = default;

@@ -90,6 +90,7 @@ class Back {
   virtual const Tensor& in(int i) const = 0;       // kept because needs() said so
   virtual const Tensor& out(int i = 0) const = 0;  // likewise
   virtual const Tensor& d(int i = 0) = 0;          // gradient of output i; zeros where nothing flows
+  virtual Tensor take_d(int i = 0) = 0;            // d(i), handed over: its bytes may be reused
   virtual bool has(int i) const = 0;               // whether anything flows into output i
   virtual bool wants(int i) const = 0;             // whether input i's gradient is asked for
 

@@ -1,8 +1,8 @@
 // Where random draws of this thread come from, and tensors of random numbers.
 //
-// A draw is a pure function of (seed, step, stream, position), see ebb/base/rng.hpp. The streams of a
-// step are numbered in the order of the calls that draw; the position of an element counts over the
-// whole batch, of which this thread may hold a part.
+// A draw is a pure function of (seed, step, stream, position), see ebb/base/rng.hpp. The streams of
+// a step are numbered in the order of the calls that draw; the position of an element counts over
+// the whole batch, of which this thread may hold a part.
 #pragma once
 
 #include <cstdint>

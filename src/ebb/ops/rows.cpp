@@ -13,8 +13,8 @@ void check_float(const char* op, const Spec& x) {
 
 void check_same_type(const char* op, const Spec& a, const Spec& b) {
   if (a.dtype != b.dtype)
-    throw Error(fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a),
-                            to_string(b)));
+    throw Error(
+        fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a), to_string(b)));
 }
 
 void check_parameter(const char* op, const char* what, const Spec& parameter, const Spec& x) {

@@ -34,13 +34,16 @@ Spec Reshape::shape(const Spec& x) const {
                             to_string(to), to.size()));
   return {to, x.dtype};
 }
-void Reshape::run(In x, Out y, Scratch) const { kernels::copy_bytes(x.data, y.data, x.spec->bytes()); }
+void Reshape::run(In x, Out y, Scratch) const {
+  kernels::copy_bytes(x.data, y.data, x.spec->bytes());
+}
 void Reshape::grad(Back& b) const { b.give(0, reshape(b.d(), b.in_spec(0).shape)); }
 
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims) {
   Sizes sizes{};
   if (dims.size() > sizes.size())
-    throw Error(fmt::format("reshape: rank {} is above the largest, {}", dims.size(), sizes.size()));
+    throw Error(
+        fmt::format("reshape: rank {} is above the largest, {}", dims.size(), sizes.size()));
   int open = -1;
   std::int64_t known = 1;
   for (std::size_t i = 0; i < dims.size(); ++i) {
@@ -48,7 +51,8 @@ Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims) {
     if (dims[i] != -1) {
       if (__builtin_mul_overflow(known, dims[i], &known)) known = 0;
     } else if (open >= 0) {
-      throw Error(fmt::format("reshape: axes {} and {} are both -1; one size can be left open", open, i));
+      throw Error(
+          fmt::format("reshape: axes {} and {} are both -1; one size can be left open", open, i));
     } else {
       open = static_cast<int>(i);
     }
@@ -119,7 +123,8 @@ void Permute::run(In x, Out y, Scratch) const {
 void Permute::grad(Back& b) const {
   Permute back;
   for (int i = 0; i < b.in_spec(0).rank(); ++i)
-    back.axes[static_cast<std::size_t>(axes[static_cast<std::size_t>(i)])] = static_cast<std::int8_t>(i);
+    back.axes[static_cast<std::size_t>(axes[static_cast<std::size_t>(i)])] =
+        static_cast<std::int8_t>(i);
   b.give(0, apply(back, b.d()));
 }
 
@@ -144,7 +149,8 @@ Tensor transpose(const Tensor& x) {
     throw Error(fmt::format("transpose: {} has fewer than two axes", to_string(x.spec())));
   Permute op;
   for (int i = 0; i < rank; ++i) op.axes[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(i);
-  std::swap(op.axes[static_cast<std::size_t>(rank - 1)], op.axes[static_cast<std::size_t>(rank - 2)]);
+  std::swap(op.axes[static_cast<std::size_t>(rank - 1)],
+            op.axes[static_cast<std::size_t>(rank - 2)]);
   return apply(op, x);
 }
 
@@ -158,8 +164,8 @@ Spec Pad::shape(const Spec& x) const {
                               after[i], i, to_string(x)));
     if (__builtin_add_overflow(before[i], x.shape[static_cast<int>(i)], &dims[i]) ||
         __builtin_add_overflow(dims[i], after[i], &dims[i]))
-      throw Error(fmt::format("pad: {} and {} around axis {} of {} are too many", before[i], after[i],
-                              i, to_string(x)));
+      throw Error(fmt::format("pad: {} and {} around axis {} of {} are too many", before[i],
+                              after[i], i, to_string(x)));
   }
   return {to_shape(dims, x.rank()), x.dtype};
 }
@@ -188,7 +194,8 @@ void Pad::run(In x, Out y, Scratch) const {
     slab.dim[i] = before[i];
     kernels::fill(slab, element, border.bytes, y.as<std::byte>() + front);
     slab.dim[i] = after[i];
-    kernels::fill(slab, element, border.bytes, y.as<std::byte>() + front + (before[i] + size) * to[i]);
+    kernels::fill(slab, element, border.bytes,
+                  y.as<std::byte>() + front + (before[i] + size) * to[i]);
     front += before[i] * to[i];
   }
 }
@@ -301,7 +308,8 @@ Spec BroadcastTo::shape(const Spec& x) const {
     fits = size == 1 || size == to[to.rank() - back];
   }
   if (!fits)
-    throw Error(fmt::format("broadcast_to: {} does not broadcast to {}", to_string(x), to_string(to)));
+    throw Error(
+        fmt::format("broadcast_to: {} does not broadcast to {}", to_string(x), to_string(to)));
   return {to, x.dtype};
 }
 Cost BroadcastTo::cost(const Spec& x) const { return moved(x, shape(x)); }

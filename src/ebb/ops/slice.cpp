@@ -22,7 +22,8 @@ Cost moved(const Spec& x, const Spec& y) {
 // The walk over the elements of a slice: from the whole array to the slice, or turned round.
 Walk slice_walk(const Shape& whole, const Shape& part, const Slice& at, std::size_t element,
                 bool from_whole) {
-  const std::int64_t inner = product(whole, at.axis + 1, whole.rank()) * static_cast<std::int64_t>(element);
+  const std::int64_t inner =
+      product(whole, at.axis + 1, whole.rank()) * static_cast<std::int64_t>(element);
   Walk walk;
   const auto add = [&](std::int64_t size, std::int64_t in_whole, std::int64_t in_part) {
     walk.add(size, from_whole ? in_whole : in_part, from_whole ? in_part : in_whole);
@@ -159,9 +160,10 @@ Tensor Slice::view(const Tensor& x) const {
 
 void Slice::run(In x, Out y, Scratch) const {
   const std::size_t element = size_of(x.dtype());
-  kernels::copy(slice_walk(x.shape(), y.shape(), *this, element, true), element,
-                x.as<std::byte>() + slice_offset(x.shape(), *this) * static_cast<std::int64_t>(element),
-                y.data);
+  kernels::copy(
+      slice_walk(x.shape(), y.shape(), *this, element, true), element,
+      x.as<std::byte>() + slice_offset(x.shape(), *this) * static_cast<std::int64_t>(element),
+      y.data);
 }
 
 // What is there already is added to where it lies: the parts of a split cost what one whole costs.
@@ -188,7 +190,8 @@ Spec Unslice::shape(Specs in) const {
   if (in[0].dtype == DType::u8 || in[0].dtype == DType::boolean)
     throw Error(fmt::format("unslice: {} cannot be added; cast it first", to_string(in[0])));
   if (accumulate && in[1] != y)
-    throw Error(fmt::format("unslice: the accumulator is {}, expected {}", to_string(in[1]), to_string(y)));
+    throw Error(
+        fmt::format("unslice: the accumulator is {}, expected {}", to_string(in[1]), to_string(y)));
   return y;
 }
 Cost Unslice::cost(Specs in) const {
@@ -213,10 +216,14 @@ void Unslice::run(Ins in, Out y, Scratch) const {
     kernels::accumulate(walk, x.as<T>(), y.as<T>() + offset);
   };
   switch (x.dtype()) {
-    case DType::f64: return add(double{});
-    case DType::i32: return add(std::int32_t{});
-    case DType::i64: return add(std::int64_t{});
-    default: return add(float{});
+    case DType::f64:
+      return add(double{});
+    case DType::i32:
+      return add(std::int32_t{});
+    case DType::i64:
+      return add(std::int64_t{});
+    default:
+      return add(float{});
   }
 }
 

@@ -25,8 +25,7 @@ Spec rows_spec(const char* op, const Spec& x) {
 }
 
 Spec pair_spec(const char* op, const Spec& y, const Spec& dy) {
-  if (y != dy)
-    throw Error(fmt::format("{}: {} and {} differ", op, to_string(y), to_string(dy)));
+  if (y != dy) throw Error(fmt::format("{}: {} and {} differ", op, to_string(y), to_string(dy)));
   return rows_spec(op, y);
 }
 
@@ -122,7 +121,9 @@ void LogSoftmaxBackward::grad(Back& b) const {
 
 Tensor softmax(const Tensor& x, int axis) { return over_axis(Softmax{}, x, axis); }
 Tensor log_softmax(const Tensor& x, int axis) { return over_axis(LogSoftmax{}, x, axis); }
-Tensor softmax_backward(const Tensor& y, const Tensor& dy) { return apply(SoftmaxBackward{}, y, dy); }
+Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
+  return apply(SoftmaxBackward{}, y, dy);
+}
 Tensor log_softmax_backward(const Tensor& y, const Tensor& dy) {
   return apply(LogSoftmaxBackward{}, y, dy);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
@@ -46,8 +48,9 @@ constexpr double flops(Unary f) {
 Tensor scalar_like(const Tensor& x, double value) { return Tensor::scalar(value, x.dtype()); }
 
 template <UnaryGrad kFunction>
-Tensor backward(const Tensor& saved, const Tensor& dy, double a = 0, double b = 0) {
-  return apply(UnaryBackward<kFunction>{a, b}, saved, dy);
+Tensor backward(const Tensor& saved, Tensor dy, double a = 0, double b = 0) {
+  const Tensor* in[] = {&saved, &dy};
+  return apply_all(UnaryBackward<kFunction>{a, b}, in, 1);
 }
 
 constexpr double kInvSqrt2Pi = 0.398942280401432678, kTwoOverSqrtPi = 1.12837916709551257;
@@ -123,14 +126,14 @@ void UnaryOp<kFunction>::run(In x, Out y, Scratch) const {
 template <Unary kFunction>
 void UnaryOp<kFunction>::grad(Back& back) const {
   if (!back.wants(0)) return;
-  const Tensor& d = back.d();
+  Tensor d = back.take_d();
   const auto x = [&]() -> const Tensor& { return back.in(0); };
   const auto y = [&]() -> const Tensor& { return back.out(); };
   switch (kFunction) {
     case Unary::neg:
       return back.give(0, neg(d));
     case Unary::abs:
-      return back.give(0, backward<UnaryGrad::abs>(x(), d));
+      return back.give(0, backward<UnaryGrad::abs>(x(), std::move(d)));
     case Unary::sign:
       return;
     case Unary::exp:
@@ -154,27 +157,27 @@ void UnaryOp<kFunction>::grad(Back& back) const {
     case Unary::cos:
       return back.give(0, -(d * sin(x())));
     case Unary::tanh:
-      return back.give(0, backward<UnaryGrad::tanh>(y(), d));
+      return back.give(0, backward<UnaryGrad::tanh>(y(), std::move(d)));
     case Unary::erf:
-      return back.give(0, backward<UnaryGrad::erf>(x(), d));
+      return back.give(0, backward<UnaryGrad::erf>(x(), std::move(d)));
     case Unary::sigmoid:
-      return back.give(0, backward<UnaryGrad::sigmoid>(y(), d));
+      return back.give(0, backward<UnaryGrad::sigmoid>(y(), std::move(d)));
     case Unary::softplus:
-      return back.give(0, backward<UnaryGrad::softplus>(x(), d));
+      return back.give(0, backward<UnaryGrad::softplus>(x(), std::move(d)));
     case Unary::relu:
-      return back.give(0, backward<UnaryGrad::relu>(y(), d));
+      return back.give(0, backward<UnaryGrad::relu>(y(), std::move(d)));
     case Unary::leaky_relu:
-      return back.give(0, backward<UnaryGrad::leaky_relu>(y(), d, a));
+      return back.give(0, backward<UnaryGrad::leaky_relu>(y(), std::move(d), a));
     case Unary::elu:
-      return back.give(0, backward<UnaryGrad::elu>(y(), d, a));
+      return back.give(0, backward<UnaryGrad::elu>(y(), std::move(d), a));
     case Unary::gelu:
-      return back.give(0, backward<UnaryGrad::gelu>(x(), d));
+      return back.give(0, backward<UnaryGrad::gelu>(x(), std::move(d)));
     case Unary::gelu_tanh:
-      return back.give(0, backward<UnaryGrad::gelu_tanh>(x(), d));
+      return back.give(0, backward<UnaryGrad::gelu_tanh>(x(), std::move(d)));
     case Unary::silu:
-      return back.give(0, backward<UnaryGrad::silu>(x(), d));
+      return back.give(0, backward<UnaryGrad::silu>(x(), std::move(d)));
     case Unary::clip:
-      return back.give(0, backward<UnaryGrad::clip>(x(), d, a, b));
+      return back.give(0, backward<UnaryGrad::clip>(x(), std::move(d), a, b));
   }
 }
 
@@ -259,32 +262,32 @@ Tensor clip(const Tensor& x, double lo, double hi) {
 }
 Tensor logical_not(const Tensor& x) { return apply(LogicalNot{}, x); }
 
-Tensor unary_backward(UnaryGrad f, const Tensor& saved, const Tensor& dy, double a, double b) {
+Tensor unary_backward(UnaryGrad f, const Tensor& saved, Tensor dy, double a, double b) {
   switch (f) {
     case UnaryGrad::relu:
-      return backward<UnaryGrad::relu>(saved, dy);
+      return backward<UnaryGrad::relu>(saved, std::move(dy));
     case UnaryGrad::leaky_relu:
-      return backward<UnaryGrad::leaky_relu>(saved, dy, a);
+      return backward<UnaryGrad::leaky_relu>(saved, std::move(dy), a);
     case UnaryGrad::elu:
-      return backward<UnaryGrad::elu>(saved, dy, a);
+      return backward<UnaryGrad::elu>(saved, std::move(dy), a);
     case UnaryGrad::tanh:
-      return backward<UnaryGrad::tanh>(saved, dy);
+      return backward<UnaryGrad::tanh>(saved, std::move(dy));
     case UnaryGrad::sigmoid:
-      return backward<UnaryGrad::sigmoid>(saved, dy);
+      return backward<UnaryGrad::sigmoid>(saved, std::move(dy));
     case UnaryGrad::softplus:
-      return backward<UnaryGrad::softplus>(saved, dy);
+      return backward<UnaryGrad::softplus>(saved, std::move(dy));
     case UnaryGrad::gelu:
-      return backward<UnaryGrad::gelu>(saved, dy);
+      return backward<UnaryGrad::gelu>(saved, std::move(dy));
     case UnaryGrad::gelu_tanh:
-      return backward<UnaryGrad::gelu_tanh>(saved, dy);
+      return backward<UnaryGrad::gelu_tanh>(saved, std::move(dy));
     case UnaryGrad::silu:
-      return backward<UnaryGrad::silu>(saved, dy);
+      return backward<UnaryGrad::silu>(saved, std::move(dy));
     case UnaryGrad::erf:
-      return backward<UnaryGrad::erf>(saved, dy);
+      return backward<UnaryGrad::erf>(saved, std::move(dy));
     case UnaryGrad::abs:
-      return backward<UnaryGrad::abs>(saved, dy);
+      return backward<UnaryGrad::abs>(saved, std::move(dy));
     case UnaryGrad::clip:
-      return backward<UnaryGrad::clip>(saved, dy, a, b);
+      return backward<UnaryGrad::clip>(saved, std::move(dy), a, b);
   }
   return {};
 }

@@ -187,7 +187,7 @@ Tensor clip(const Tensor& x, double lo, double hi);
 Tensor logical_not(const Tensor& x);
 
 // dy f'(...), from what the function keeps: see kernels::UnaryGrad.
-Tensor unary_backward(kernels::UnaryGrad f, const Tensor& saved, const Tensor& dy, double a = 0,
+Tensor unary_backward(kernels::UnaryGrad f, const Tensor& saved, Tensor dy, double a = 0,
                       double b = 0);
 
 }  // namespace ebb

@@ -18,6 +18,7 @@ std::vector<std::unique_ptr<Record>>& spare_records() {
 }
 
 constexpr std::size_t kSpare = 4;
+constexpr std::uint8_t kSource = 2;  // reaches itself, and its gradient is a result
 
 std::size_t hash(std::uint64_t id) { return (id * 0x9e3779b97f4a7c15ull) >> 20; }
 
@@ -43,6 +44,11 @@ class Step final : public Back {
     Tensor& g = s_.gradients[call_.first_slot + i];
     if (!g) g = Tensor::zeros(out_spec(i).shape, out_spec(i).dtype);
     return g;
+  }
+  Tensor take_d(int i) override {
+    d(i);
+    Tensor& g = s_.gradients[call_.first_slot + i];
+    return s_.reaches[call_.first_slot + i] == kSource ? g : std::move(g);
   }
   bool has(int i) const override { return static_cast<bool>(s_.gradients[call_.first_slot + i]); }
   bool wants(int i) const override {
@@ -268,10 +274,9 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
     Tensor& sum = s.gradients[slot];
     sum = sum ? add_to(std::move(sum), dy) : std::move(dy);
   }
-  std::vector<std::uint8_t>& sources = s.reaches;  // 2 marks a source, whose gradient is a result
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const std::uint32_t slot = s.slots.find(xs[i]->id());
-    if (slot != SlotMap::kNone) sources[slot] = 2;
+    if (slot != SlotMap::kNone) s.reaches[slot] = kSource;
   }
 
   for (std::size_t c = s.calls.size(); c-- > 0;) {
@@ -289,7 +294,7 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
       }
     }
     for (std::uint32_t i = 0; i < call.outputs; ++i)
-      if (sources[call.first_slot + i] != 2) s.gradients[call.first_slot + i] = Tensor();
+      if (s.reaches[call.first_slot + i] != kSource) s.gradients[call.first_slot + i] = Tensor();
     if (!keep) {
       std::fill_n(s.kept.begin() + call.first_in, call.inputs + call.outputs, Tensor());
       call.custom.reset();

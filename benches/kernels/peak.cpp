@@ -1,4 +1,4 @@
-#include "bench/kernels/peak.hpp"
+#include "benches/kernels/peak.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/kernels/peak.cpp"
+#define HWY_TARGET_INCLUDE "benches/kernels/peak.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 

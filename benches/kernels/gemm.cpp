@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/kernels/peak.hpp"
+#include "benches/kernels/peak.hpp"
 #include "dnnl.h"
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/gemm.hpp"

@@ -3,9 +3,9 @@
 //   bench_rows [--quick] [--json]
 //
 // Each kernel runs on arrays that do not fit in any cache, in turn with a yardstick: a loop that
-// reads and writes as many streams and does next to nothing with them, with ordinary stores and with
-// stores past the caches; the better of the two counts. GB/s are medians over the rounds, counting
-// each array that has to be read and each that has to be written once.
+// reads and writes as many streams and does next to nothing with them, with ordinary stores and
+// with stores past the caches; the better of the two counts. GB/s are medians over the rounds,
+// counting each array that has to be read and each that has to be written once.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -60,7 +60,11 @@ void put_past(float* p, Vec v) { _mm_stream_ps(p, v); }
 void fence() { _mm_sfence(); }
 #else
 using Vec = float __attribute__((vector_size(16)));
-Vec get(const float* p) { Vec v; std::memcpy(&v, p, 16); return v; }
+Vec get(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, 16);
+  return v;
+}
 Vec plus(Vec a, Vec b) { return a + b; }
 void put(float* p, Vec v) { std::memcpy(p, &v, 16); }
 void put_past(float* p, Vec v) { put(p, v); }
@@ -146,12 +150,13 @@ struct Bench {
     worst = std::min(worst, value / against);
     const std::string title = name + " " + std::to_string(pool::threads()) + "t";
     if (json) {
-      std::printf("{\"bench\":\"kernels\",\"case\":\"%s\",\"metric\":\"bandwidth\",\"value\":%.2f,"
-                  "\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
-                  title.c_str(), value, yardstick.name, value / against);
+      std::printf(
+          "{\"bench\":\"kernels\",\"case\":\"%s\",\"metric\":\"bandwidth\",\"value\":%.2f,"
+          "\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
+          title.c_str(), value, yardstick.name, value / against);
     } else {
-      std::printf("%-44s %8.1f %8.1f  %-14s %6.2f\n", title.c_str(), value, against,
-                  yardstick.name, value / against);
+      std::printf("%-44s %8.1f %8.1f  %-14s %6.2f\n", title.c_str(), value, against, yardstick.name,
+                  value / against);
     }
     std::fflush(stdout);
   }
@@ -162,16 +167,14 @@ void norms(Bench& bench, std::size_t n) {
   const std::string size = std::to_string(rows) + "x" + std::to_string(n) + " f32";
   float *x = arrays[0], *dy = arrays[1], *out = arrays[2];
   std::vector<float> weight(n, 1.5f), bias(n, 0.5f), dweight(n), dbias(n);
-  bench.run("layer_norm " + size, kCopy, [&] {
-    kernels::layer_norm(x, weight.data(), bias.data(), out, rows, n, 1e-5);
-  });
+  bench.run("layer_norm " + size, kCopy,
+            [&] { kernels::layer_norm(x, weight.data(), bias.data(), out, rows, n, 1e-5); });
   bench.run("layer_norm_backward " + size, kTriad, [&] {
     kernels::layer_norm_backward(x, weight.data(), dy, out, dweight.data(), dbias.data(), rows, n,
                                  1e-5);
   });
-  bench.run("rms_norm " + size, kCopy, [&] {
-    kernels::rms_norm(x, weight.data(), out, rows, n, 1e-5);
-  });
+  bench.run("rms_norm " + size, kCopy,
+            [&] { kernels::rms_norm(x, weight.data(), out, rows, n, 1e-5); });
   bench.run("rms_norm_backward " + size, kTriad, [&] {
     kernels::rms_norm_backward(x, weight.data(), dy, out, dweight.data(), rows, n, 1e-5);
   });
