@@ -19,9 +19,10 @@ int thread_index();
 
 using Body = void (*)(void* context, std::size_t begin, std::size_t end);
 
-// Calls body on disjoint ranges that cover [0, count), each at most `grain` long, on all threads.
-// Returns when all are done; rethrows the first exception. Inside a region, or when one range
-// covers all, it runs in the calling thread.
+// Calls body on disjoint ranges that cover [0, count), `grain` long but for the last, on all threads.
+// Ranges are handed out in ascending order, and whoever has one finishes it before taking another.
+// Returns when all are done; rethrows the first exception. Inside a region, with one thread, or when
+// another region is running, the calling thread does it all, as one range.
 void run(std::size_t count, std::size_t grain, Body body, void* context);
 
 template <class F>

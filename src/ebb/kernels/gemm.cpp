@@ -161,17 +161,18 @@ void PackRows(const Part<T>& part, size_t tile, size_t tile_end) {
   }
 }
 
-constexpr size_t kPackTiles = 8;   // of A in a packing task
+constexpr size_t kPackTiles = 16;  // of A in a packing task
 constexpr size_t kPackPanels = 4;  // of B
 
 template <class T>
 size_t PackTasksOfA(const Part<T>& part) {
-  return part.plan.pack_a ? (RowTiles(part.rows).tiles + kPackTiles - 1) / kPackTiles : 0;
+  if (!part.plan.pack_a || (part.plan.keep_a && part.j0 != 0)) return 0;
+  return (RowTiles(part.rows).tiles + kPackTiles - 1) / kPackTiles;
 }
 
 template <class T>
 size_t PackTasksOfB(const Part<T>& part) {
-  if (part.plan.panels != PanelsOfB::shared) return 0;
+  if (part.plan.panels != PanelsOfB::shared || (part.plan.keep_b && part.i0 != 0)) return 0;
   const size_t width = PanelWidth<T>(part.plan) * kPackPanels;
   return (part.columns + width - 1) / width;
 }
@@ -295,6 +296,8 @@ void ComputeEmpty(const Gemm& g, size_t bias_step) {
                                 static_cast<const T*>(g.bias), bias_step});
 }
 
+constexpr size_t RoundUp(size_t a, size_t b) { return (a + b - 1) / b * b; }
+
 template <class T>
 void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
   const Gemm& g = oriented.product;
@@ -314,8 +317,8 @@ void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
                            HWY_MIN(plan.columns, g.n - j),
                            k,
                            HWY_MIN(plan.depth, g.k - k),
-                           a_panels,
-                           b_panels,
+                           a_panels + (plan.keep_a ? k * g.m : 0),
+                           b_panels + (plan.keep_b ? k * RoundUp(g.n, kWidestPanel) : 0),
                            own};
         const size_t packs = PackTasksOfA(part) + PackTasksOfB(part);
         const size_t tasks = part.blocks() * plan.tasks_across;

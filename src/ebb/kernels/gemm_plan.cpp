@@ -10,6 +10,7 @@ constexpr std::size_t kStep = 320;               // × 16 columns of B: 20 KiB, 
 constexpr std::size_t kStreamStep = 32;          // rows of B in place: a few long streams
 constexpr std::size_t kBlockBytes = 160 << 10;   // of A, in L2
 constexpr std::size_t kSharedBytes = 4 << 20;    // packed A and B together
+constexpr std::size_t kKeptBytes = 3 << 20;      // of these, the operand that all parts of C use
 constexpr std::size_t kDeepBytes = 1 << 20;      // A packed over all of k
 constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
@@ -56,17 +57,28 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
     p.depth = p.step;
     p.block_rows = part_of(g.m, most_rows, 6);
     const std::size_t line = p.depth * size;
-    p.rows = part_of(g.m, kSharedBytes / 2 / line, p.block_rows);
-    const std::size_t used = p.pack_a ? p.rows * line : 0;
-    p.columns = part_of(g.n, (kSharedBytes - used) / line, kWidestPanel);
-    p.b_bytes = round_up(p.columns, kWidestPanel) * line;
+    const std::size_t whole_a = p.pack_a ? g.m * g.k * size : 0;
+    const std::size_t whole_b = round_up(g.n, kWidestPanel) * g.k * size;
+    const bool several = g.m * line + round_up(g.n, kWidestPanel) * line > kSharedBytes;
+    p.keep_b = several && p.pack_a && whole_b <= kKeptBytes;
+    p.keep_a = several && !p.keep_b && p.pack_a && whole_a <= kKeptBytes;
+    if (p.keep_b) {
+      p.rows = part_of(g.m, (kSharedBytes - whole_b) / line, p.block_rows);
+    } else if (p.keep_a) {
+      p.columns = part_of(g.n, (kSharedBytes - whole_a) / line, kWidestPanel);
+    } else {
+      p.rows = part_of(g.m, kSharedBytes / 2 / line, p.block_rows);
+      const std::size_t used = p.pack_a ? p.rows * line : 0;
+      p.columns = part_of(g.n, (kSharedBytes - used) / line, kWidestPanel);
+    }
+    p.b_bytes = p.keep_b ? whole_b : round_up(p.columns, kWidestPanel) * line;
   } else {
     p.own_bytes = p.step * kWidestBytes;
     if (p.pack_a && g.m * g.k * size > kDeepBytes) {
       p.depth = round_up(kDeepBytes / (g.m * size) + 1, p.step);
     }
   }
-  if (p.pack_a) p.a_bytes = round_up(p.rows * std::min(p.depth, g.k) * size, 64);
+  if (p.pack_a) p.a_bytes = round_up(p.rows * (p.keep_a ? g.k : std::min(p.depth, g.k)) * size, 64);
 
   if (p.parallel) {
     const std::size_t blocks = ceil_div(p.rows, p.block_rows);

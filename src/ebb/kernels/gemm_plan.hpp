@@ -18,6 +18,7 @@ enum class PanelsOfB : std::uint8_t {
 struct GemmPlan {
   PanelsOfB panels = PanelsOfB::in_place;
   bool pack_a = false;
+  bool keep_a = false, keep_b = false;  // packed over all of k, once, for every part of C
   bool parallel = false;
   int vectors = 2;                   // of a row of the tile: 2, or 4 when there are few rows
   std::size_t rows = 0, columns = 0;  // of the part of C that is worked on at a time
