@@ -21,8 +21,8 @@ int main() {
     for (std::int64_t begin = 0; begin < batch.rows(); begin += part) {
       const std::int64_t end = std::min(begin + part, batch.rows());
       Tape tape;
-      gathered.add(tape, sparse_cross_entropy(model(batch["image"].rows(begin, end)),
-                                              batch["label"].rows(begin, end)));
+      gathered.add(tape, sparse_cross_entropy(model(slice(batch["image"], 0, begin, end)),
+                                              slice(batch["label"], 0, begin, end)));
     }
     std::cout << gathered.parts() << " parts, " << gathered.count() << " examples, peak "
               << to_string(ByteSize{ledger::of(Category::activations).peak}) << " of activations\n";

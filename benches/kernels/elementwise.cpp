@@ -1,5 +1,6 @@
 // Elementwise, cast and reduction kernels against the memory bandwidth, on arrays that do not fit
 // in any cache.  bench_elementwise [--quick] [--json]
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -107,6 +108,15 @@ std::vector<Case> cases(const Arrays& m) {
   return all;
 }
 
+double best(const std::vector<double>& times) {
+  return *std::min_element(times.begin(), times.end());
+}
+
+// How much longer than the best round the middle one took, in percent.
+double spread(const std::vector<double>& times) {
+  return (median(times) / best(times) - 1) * 100;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -121,11 +131,14 @@ int main(int argc, char** argv) {
   }
   const std::size_t mebi = quick ? 32 : 64;
   const Arrays m(mebi << 20);
-  const int rounds = quick ? 5 : 11;
+  const int rounds = quick ? 7 : 15;
   const int threads = pool::threads();
-  if (!json) std::printf("%-28s %9s  %14s %9s %8s\n", "case", "GB/s", "against", "GB/s", "ratio");
+  if (!json)
+    std::printf("%-28s %9s %8s  %8s %9s %8s  %8s\n", "case", "GB/s", "(spread)", "against", "GB/s",
+                "(spread)", "ratio");
   for (const Case& c : cases(m)) {
-    // The kernel and every variant of its yardstick, in turn; the yardstick is the best of them.
+    // The kernel and every variant of its yardstick, in turn. Of each the best round counts: what
+    // else runs on the machine only ever adds to a time. The spread is that of the middle round.
     std::vector<double> mine;
     std::vector<std::vector<double>> yard(static_cast<std::size_t>(variants(c.streams)));
     const double yard_bytes =
@@ -140,16 +153,17 @@ int main(int argc, char** argv) {
       c.run();
       if (round > 0) mine.push_back(seconds_now() - start);
     }
-    double best = median(yard[0]);
-    for (const auto& times : yard) best = std::min(best, median(times));
-    const double gbs = c.bytes / median(mine) * 1e-9, yard_gbs = yard_bytes / best * 1e-9;
+    const std::vector<double>* fastest = &yard[0];
+    for (const auto& times : yard)
+      if (best(times) < best(*fastest)) fastest = &times;
+    const double gbs = c.bytes / best(mine) * 1e-9, yard_gbs = yard_bytes / best(*fastest) * 1e-9;
     if (json) {
       std::printf("{\"bench\":\"kernels\",\"case\":\"%s %zuMi f32 %dt\",\"metric\":\"bandwidth\","
                   "\"value\":%.3f,\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
                   c.name.c_str(), mebi, threads, gbs, name(c.streams), gbs / yard_gbs);
     } else {
-      std::printf("%-28s %9.2f  %14s %9.2f %8.2f\n", c.name.c_str(), gbs, name(c.streams), yard_gbs,
-                  gbs / yard_gbs);
+      std::printf("%-28s %9.2f %7.0f%%  %8s %9.2f %7.0f%%  %8.2f\n", c.name.c_str(), gbs,
+                  spread(mine), name(c.streams), yard_gbs, spread(*fastest), gbs / yard_gbs);
     }
     std::fflush(stdout);
   }

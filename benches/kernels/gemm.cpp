@@ -88,6 +88,13 @@ Reading summary(std::vector<double> times) {
   return {times.front(), times[times.size() / 2]};
 }
 
+// One side's turn, once the other's threads have gone to sleep.
+double turn(const auto& f, int calls) {
+  usleep(300);
+  f();
+  return seconds(f, calls);
+}
+
 struct Options {
   bool quick = false, json = false, more = false;
   std::string filter;
@@ -140,14 +147,14 @@ void measure(const Shape& s, int threads, double peak, const Options& options, T
   theirs();
   const double flops = 2.0 * static_cast<double>(s.m * s.n * s.k * s.batch);
   const double once = std::min(seconds(ours, 1), seconds(theirs, 1));
-  const double budget = options.quick ? 0.6 : 3.0;
+  const double budget = options.quick ? 0.5 : 3.0;
   const int calls = std::clamp(static_cast<int>(2e-3 / once), 1, 10'000);
-  const int rounds = std::clamp(static_cast<int>(budget / 2 / (once * calls)), 3, 200);
+  const int rounds = std::clamp(static_cast<int>(budget / 2 / (once * calls)), options.quick ? 2 : 4, 200);
   std::vector<double> our_times, their_times;
   for (int round = 0; round < rounds; ++round) {  // the one that goes first changes each round
-    if (round % 2 == 0) our_times.push_back(seconds(ours, calls));
-    their_times.push_back(seconds(theirs, calls));
-    if (round % 2 == 1) our_times.push_back(seconds(ours, calls));
+    if (round % 2 == 0) our_times.push_back(turn(ours, calls));
+    their_times.push_back(turn(theirs, calls));
+    if (round % 2 == 1) our_times.push_back(turn(ours, calls));
   }
   const Reading we = summary(our_times), they = summary(their_times);
   const double ratio = they.best / we.best, rate = flops / we.best * 1e-9;
@@ -180,10 +187,10 @@ void measure(const Shape& s, int threads, double peak, const Options& options, T
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A thread of OpenMP that spins after its region would take the core from Ebb's next turn.
-  if (!std::getenv("OMP_WAIT_POLICY")) {
-    setenv("OMP_WAIT_POLICY", "passive", 1);
-    setenv("GOMP_SPINCOUNT", "0", 1);
+  // A thread of OpenMP spins after its region, as Ebb's does: long enough to bridge the gap to the
+  // next call, and not so long that it takes the core from the other side's turn.
+  if (!std::getenv("GOMP_SPINCOUNT")) {
+    setenv("GOMP_SPINCOUNT", "5000", 1);
     execv("/proc/self/exe", argv);
   }
   Options options;

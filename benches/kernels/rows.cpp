@@ -1,26 +1,20 @@
 // Softmax, norms, dropout, losses and optimizer steps against the memory bandwidth of the machine.
 //
-//   bench_rows [--quick] [--json]
+//   bench_rows [--quick] [--json] [words of a case's name]
 //
-// Each kernel runs on arrays that do not fit in any cache, in turn with a yardstick: a loop that
-// reads and writes as many streams and does next to nothing with them, with ordinary stores and
-// with stores past the caches; the better of the two counts. GB/s are medians over the rounds,
-// counting each array that has to be read and each that has to be written once.
-#include <sys/mman.h>
-
+// Each kernel runs on arrays that do not fit in any cache, in turn with a yardstick: loops that
+// read and write as many streams and do next to nothing with them. A round runs every loop of the
+// yardstick and, after each, the kernel, and takes the best of either; the ratio is the median over
+// the rounds, and so are the GB/s, which count each array that has to be read and each that has to
+// be written once. Beside the ratio stand its quartiles.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
-
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/batch_norm.hpp"
@@ -29,6 +23,7 @@
 #include "ebb/kernels/norm.hpp"
 #include "ebb/kernels/softmax.hpp"
 #include "ebb/kernels/update.hpp"
+#include "kernels/bandwidth.hpp"
 
 namespace {
 
@@ -36,127 +31,115 @@ using namespace ebb;
 
 constexpr std::size_t kElements = std::size_t{8192} * 2048;  // 64 MiB of f32
 
-// Pages are touched here, so that no run pays for them.
-float* make_array(std::size_t elements, float low, float high) {
-  constexpr std::size_t kHuge = std::size_t{2} << 20;
-  const std::size_t bytes = (elements * sizeof(float) + kHuge - 1) / kHuge * kHuge;
-  auto* p = static_cast<float*>(std::aligned_alloc(kHuge, bytes));
-  if (p == nullptr) std::abort();
-  madvise(p, bytes, MADV_HUGEPAGE);
-  std::uint32_t state = 12345;
-  for (std::size_t i = 0; i < elements; ++i) {
-    state = state * 1664525u + 1013904223u;
-    p[i] = low + (high - low) * static_cast<float>(state >> 8) * 0x1p-24f;
-  }
-  return p;
-}
+using bench::Buffer;
+using bench::median;
 
-#if defined(__x86_64__)
-using Vec = __m128;
-Vec get(const float* p) { return _mm_loadu_ps(p); }
-Vec plus(Vec a, Vec b) { return _mm_add_ps(a, b); }
-void put(float* p, Vec v) { _mm_storeu_ps(p, v); }
-void put_past(float* p, Vec v) { _mm_stream_ps(p, v); }
-void fence() { _mm_sfence(); }
-#else
-using Vec = float __attribute__((vector_size(16)));
-Vec get(const float* p) {
-  Vec v;
-  std::memcpy(&v, p, 16);
-  return v;
-}
-Vec plus(Vec a, Vec b) { return a + b; }
-void put(float* p, Vec v) { std::memcpy(p, &v, 16); }
-void put_past(float* p, Vec v) { put(p, v); }
-void fence() {}
-#endif
+std::vector<std::unique_ptr<Buffer>> buffers;
+float* arrays[4];  // all of kElements
 
-float* arrays[7];  // all of kElements
-
-// kReads arrays are read; kWrites are written: new ones, or the first of those read.
-template <int kReads, int kWrites, bool kInPlace, bool kPast>
-void streams(std::size_t begin, std::size_t end) {
-  Vec total[4] = {};
-  for (std::size_t i = begin; i < end; i += 16) {
-    for (std::size_t j = 0; j < 4; ++j) {
-      const std::size_t k = i + 4 * j;
-      Vec sum = get(arrays[0] + k);
-      for (int r = 1; r < kReads; ++r) sum = plus(sum, get(arrays[r] + k));
-      for (int w = 0; w < kWrites; ++w) {
-        float* out = arrays[kInPlace ? w : kReads + w] + k;
-        if (kPast) {
-          put_past(out, sum);
-        } else {
-          put(out, sum);
-        }
-      }
-      if (kWrites == 0) total[j] = plus(total[j], sum);
+void make_arrays() {
+  for (auto& array : arrays) {
+    buffers.push_back(std::make_unique<Buffer>(kElements * sizeof(float)));
+    array = buffers.back()->as<float>();
+    std::uint32_t state = 12345;
+    for (std::size_t i = 0; i < kElements; ++i) {
+      state = state * 1664525u + 1013904223u;
+      array[i] = 0.01f + 0.99f * static_cast<float>(state >> 8) * 0x1p-24f;
     }
   }
-  if (kPast) fence();
-  asm volatile("" ::"x"(total[0]), "x"(total[1]), "x"(total[2]), "x"(total[3]));
 }
 
-using Stream = void (*)(std::size_t, std::size_t);
+// Reads kReads arrays and writes the first kWrites of them again.
+template <int kReads, int kWrites>
+void in_place(std::size_t begin, std::size_t end) {
+  float total[16] = {};
+  for (std::size_t i = begin; i < end; i += 16) {
+    for (std::size_t k = 0; k < 16; ++k) {
+      float sum = arrays[0][i + k];
+      for (int r = 1; r < kReads; ++r) sum += arrays[r][i + k];
+      for (int w = 0; w < kWrites; ++w) arrays[w][i + k] = sum * 0.25f;
+      if (kWrites == 0) total[k] += sum;
+    }
+  }
+  asm volatile("" ::"r"(total) : "memory");
+}
+
 struct Yardstick {
   const char* name;
-  int streams;
-  std::vector<Stream> ways;
+  int streams, ways;
+  std::function<void(int way)> pass;
 };
 
-const Yardstick kRead{"read", 1, {streams<1, 0, false, false>}};
-const Yardstick kRead2{"2R", 2, {streams<2, 0, false, false>}};
-const Yardstick kCopy{"copy", 2, {streams<1, 1, false, false>, streams<1, 1, false, true>}};
-const Yardstick kTriad{"2R1W", 3, {streams<2, 1, false, false>, streams<2, 1, false, true>}};
-const Yardstick kInPlace2{"2R1W in place", 3, {streams<2, 1, true, false>}};
-const Yardstick kInPlace3{"3R2W in place", 5, {streams<3, 2, true, false>}};
-const Yardstick kInPlace4{"4R3W in place", 7, {streams<4, 3, true, false>}};
-
-double seconds(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+Yardstick streams(bench::Streams kind) {
+  return {bench::name(kind), bench::reads(kind) + bench::writes(kind), bench::variants(kind),
+          [kind](int way) {
+            const auto& b = buffers;
+            bench::pass(kind, way, *b[0], *b[1], *b[3], *b[2], kElements * sizeof(float));
+          }};
 }
 
-double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
+template <int kReads, int kWrites>
+Yardstick streams_in_place(const char* name) {
+  return {name, kReads + kWrites, 2, [](int way) {
+            const std::size_t half = kElements / static_cast<std::size_t>(pool::threads());
+            pool::parallel_for(
+                kElements, way == 0 ? 32768 : half / 16 * 16,
+                [](std::size_t begin, std::size_t end) { in_place<kReads, kWrites>(begin, end); });
+          }};
+}
+
+const Yardstick kRead = streams(bench::Streams::read);
+const Yardstick kCopy = streams(bench::Streams::copy);
+const Yardstick kTriad = streams(bench::Streams::triad);
+const Yardstick kRead2 = streams_in_place<2, 0>("2R");
+const Yardstick kInPlace2 = streams_in_place<2, 1>("2R1W in place");
+const Yardstick kInPlace3 = streams_in_place<3, 2>("3R2W in place");
+const Yardstick kInPlace4 = streams_in_place<4, 3>("4R3W in place");
+
+template <class F>
+double seconds(F&& f) {
+  const double start = bench::seconds_now();
+  f();
+  return bench::seconds_now() - start;
 }
 
 struct Bench {
   bool json = false;
   int rounds = 15;
+  std::string wanted;
   double worst = 1e9;
 
   void run(const std::string& name, const Yardstick& yardstick, const std::function<void()>& f) {
-    std::vector<double> kernel;
-    std::vector<std::vector<double>> ways(yardstick.ways.size());
+    if (name.find(wanted) == std::string::npos) return;
+    std::vector<double> kernel, limit, ratio;
     f();
     for (int round = 0; round < rounds; ++round) {
-      for (std::size_t w = 0; w < ways.size(); ++w) {
-        ways[w].push_back(seconds([&] {
-          pool::parallel_for(kElements, 32768, [&](std::size_t begin, std::size_t end) {
-            yardstick.ways[w](begin, end);
-          });
-        }));
+      double best = 1e9, own = 1e9;
+      for (int way = 0; way < yardstick.ways; ++way) {
+        best = std::min(best, seconds([&] { yardstick.pass(way); }));
+        own = std::min(own, seconds(f));
       }
-      kernel.push_back(seconds(f));
+      limit.push_back(best);
+      kernel.push_back(own);
+      ratio.push_back(best / own);
     }
+    std::sort(ratio.begin(), ratio.end());
+    const double middle = median(ratio), low = ratio[ratio.size() / 4],
+                 high = ratio[ratio.size() - 1 - ratio.size() / 4];
     const double bytes =
         static_cast<double>(yardstick.streams) * static_cast<double>(kElements * sizeof(float));
-    double best = 1e9;
-    for (const auto& way : ways) best = std::min(best, median(way));
-    const double value = bytes / median(kernel) * 1e-9, against = bytes / best * 1e-9;
-    worst = std::min(worst, value / against);
+    const double value = bytes / median(kernel) * 1e-9, against = bytes / median(limit) * 1e-9;
+    worst = std::min(worst, middle);
     const std::string title = name + " " + std::to_string(pool::threads()) + "t";
     if (json) {
       std::printf(
           "{\"bench\":\"kernels\",\"case\":\"%s\",\"metric\":\"bandwidth\",\"value\":%.2f,"
-          "\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
-          title.c_str(), value, yardstick.name, value / against);
+          "\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f,\"ratio_low\":%.3f,"
+          "\"ratio_high\":%.3f}\n",
+          title.c_str(), value, yardstick.name, middle, low, high);
     } else {
-      std::printf("%-44s %8.1f %8.1f  %-14s %6.2f\n", title.c_str(), value, against, yardstick.name,
-                  value / against);
+      std::printf("%-44s %8.1f %8.1f  %-14s %6.2f  %.2f..%.2f\n", title.c_str(), value, against,
+                  yardstick.name, middle, low, high);
     }
     std::fflush(stdout);
   }
@@ -254,14 +237,17 @@ int main(int argc, char** argv) {
       bench.json = true;
     } else if (std::strcmp(argv[i], "--quick") == 0) {
       bench.rounds = 5;
+    } else if (argv[i][0] != '-') {
+      bench.wanted = argv[i];
     } else {
-      std::fprintf(stderr, "usage: bench_rows [--quick] [--json]\n");
+      std::fprintf(stderr, "usage: bench_rows [--quick] [--json] [words of a case's name]\n");
       return 2;
     }
   }
-  for (auto& array : arrays) array = make_array(kElements, 0.01f, 1.0f);
+  make_arrays();
   if (!bench.json) {
-    std::printf("%-44s %8s %8s  %-14s %6s\n", "case", "GB/s", "limit", "streams", "ratio");
+    std::printf("%-44s %8s %8s  %-14s %6s  %s\n", "case", "GB/s", "limit", "streams", "ratio",
+                "quartiles");
   }
   std::vector<std::byte> scratch;
   for (const std::size_t n : {256, 1024, 8192}) norms(bench, n);

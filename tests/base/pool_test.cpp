@@ -1,6 +1,8 @@
 #include "ebb/base/pool.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <time.h>
 
 #include <algorithm>
@@ -120,13 +122,37 @@ TEST_F(PoolTest, NestedRegionsRunInTheirThread) {
 
 TEST_F(PoolTest, ThreadsCanBeSetAgainAndAgain) {
   for (int i = 0; i < 60; ++i) {
-    pool::set_threads(i % 5);  // 0 is taken as 1
-    EXPECT_EQ(pool::threads(), i % 5 == 0 ? 1 : i % 5);
+    pool::set_threads(1 + i % 4);
+    EXPECT_EQ(pool::threads(), 1 + i % 4);
     std::atomic<int> sum{0};
     pool::parallel_for(
         64, 1, [&](std::size_t b, std::size_t e) { sum.fetch_add(static_cast<int>(e - b)); });
     ASSERT_EQ(sum.load(), 64);
   }
+}
+
+TEST_F(PoolTest, AbsurdCountsAreRefused) {
+  EXPECT_THROW(pool::set_threads(0), Error);
+  EXPECT_THROW(pool::set_threads(-3), Error);
+  EXPECT_THROW(pool::set_threads(5000), Error);
+}
+
+TEST_F(PoolTest, AForkedChildGoesOnAlone) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not follow fork";
+#endif
+  pool::set_threads(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atomic<int> sum{0};
+    pool::parallel_for(
+        64, 1, [&](std::size_t b, std::size_t e) { sum.fetch_add(static_cast<int>(e - b)); });
+    _exit(sum.load() == 64 ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(PoolTest, ChangingThreadsInsideARegionIsAnError) {

@@ -88,10 +88,10 @@ TYPED_TEST(BatchNormOf, Values) {
       for (const std::size_t rows : {1, 2, 9, 130}) check_values<TypeParam>(rows, channels);
     }
     // Whole blocks of folded rows, one less, one more; and a part of a row beyond them.
-    for (const std::size_t rows : {4095, 4096, 4097, 8192 + 1, 5000}) {
+    for (const std::size_t rows : {16383, 16384, 16385, 32768 + 1, 20000}) {
       check_values<TypeParam>(rows, 8);
     }
-    check_values<TypeParam>(128 * 256, 1);
+    check_values<TypeParam>(128 * 1024, 1);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/unary.hpp"
@@ -143,6 +144,41 @@ TEST(BatchNorm, TrainsOnTheBatchAndEvaluatesOnTheRunningStatistics) {
   const nn::Evaluation evaluation;
   const Tensor y = norm(x);
   EXPECT_NEAR(y.data<float>()[0], (1 - 0.3) / std::sqrt(0.9 + 0.1 * 4 + 1e-5), 1e-5);
+}
+
+TEST(BatchNorm, CalledTwiceInAStepLearnsTwice) {
+  const nn::BatchNorm norm(nn::Init(1) / "twice", 1);
+  const Tensor x = Tensor::of({{10}, {10}});
+  {
+    Tape tape;
+    norm(x);
+    norm(x);
+  }
+  EXPECT_NEAR(norm.running_mean.value().item(), 1.9, 1e-6);
+}
+
+TEST(BatchNorm, LearnsNothingFromAnEmptyBatch) {
+  const nn::BatchNorm norm(nn::Init(1) / "empty", 2);
+  norm(Tensor::zeros({0, 2}));
+  EXPECT_EQ(norm.running_mean.value().to_vector<float>(), (std::vector<float>{0, 0}));
+}
+
+TEST(BatchNorm, Takes16BitInputs) {
+  const nn::BatchNorm norm(nn::Init(1) / "half", 2);
+  const Tensor y = norm(cast(Tensor::of({{1, 10}, {3, 30}}), DType::bf16));
+  EXPECT_NEAR(norm.running_mean.value().data<float>()[1], 2, 1e-2);
+  EXPECT_EQ(y.shape(), Shape({2, 2}));
+}
+
+TEST(Pooling, StandsInASequential) {
+  nn::Sequential net(nn::Conv2d(nn::Init(1) / "c", 1, 4, 3), nn::MaxPool2d{}, nn::AvgPool2d{});
+  EXPECT_EQ(net(Tensor::ones({1, 10, 10, 1})).shape(), Shape({1, 2, 2, 4}));
+  EXPECT_EQ(params(net).size(), 2u);
+}
+
+TEST(Conv, GroupsMustDivideTheChannels) {
+  EXPECT_EQ(error_of([] { nn::Conv2d(nn::Init(1), 5, 4, 3, {.groups = 2}); }),
+            "Conv2d: 5 channels in and 4 out do not divide into 2 groups");
 }
 
 TEST(Dropout, ActsInTrainingOnly) {

@@ -139,6 +139,16 @@ TEST(Accumulator, APartialWindowIsNeitherLostNorCarriedOver) {
   sums.discard();
 }
 
+TEST(Accumulator, RefusesALossItsTapeHasNotSeen) {
+  Variable w("w", Tensor::of({1}));
+  Accumulator sums({w});
+  const Loss before = mse(w, Tensor::of({2}));
+  Tape tape;
+  EXPECT_NE(error_of([&] { sums.add(tape, before); }).find("has not recorded the loss"),
+            std::string::npos);
+  EXPECT_TRUE(sums.empty());
+}
+
 TEST(Accumulator, AFailedPartIsNotHalfAdded) {
   Mlp model(nn::Init(5));
   const Example all = test::examples(20, 12, 5, 1);

@@ -143,7 +143,18 @@ TEST(Optimizer, SaysWhatIsWrong) {
   Variable w("w", Tensor::of({3})), other("o", Tensor::of({3}));
   optim::Sgd sgd({w});
   EXPECT_EQ(error_of([&] { sgd.minimize(mse(w, Tensor::of({2}))); }),
-            "sgd: the loss was not recorded; make a Tape before the forward pass");
+            "sgd: no tape has recorded this loss; make a Tape before the forward pass, and let the loss "
+            "depend on a trainable variable");
+  EXPECT_EQ(error_of([&] {
+              Tape tape;
+              const Loss loss = mse(w, Tensor::of({2}));
+              sgd.minimize(loss);
+              sgd.minimize(loss);
+            }),
+            "sgd: the tape was used up by an earlier gradient; make one for each step");
+  EXPECT_EQ(error_of([&] { optim::Sgd({w, w}); }), "sgd: parameter w is listed twice");
+  EXPECT_EQ(error_of([&] { optim::Sgd({Variable()}); }),
+            "variable: this handle names no variable; it was never assigned");
   EXPECT_EQ(error_of([&] {
               Tape tape;
               sgd.minimize(mse(other, Tensor::of({2})));

@@ -276,6 +276,51 @@ TEST(Tape, KeepsOnlyWhatAGradientWillRead) {
   EXPECT_EQ(ledger::total().live, before + 2 * 4128);
 }
 
+TEST(Tape, WhatAComputedSourceStartsFromDoesNotFlowOn) {
+  Tape tape;
+  const Tensor x = d({2});
+  tape.watch(x);
+  const Tensor y = x * 5.0, z = y * 2.0;
+  const std::vector<Tensor> zs{z}, dzs{Tensor()}, xs{x, y};
+  std::vector<Tensor> sums{Tensor(), d({40})};
+  tape.gradient_into(zs, dzs, xs, sums);
+  EXPECT_EQ(sums[0].item(), 10);
+  EXPECT_EQ(sums[1].item(), 42);
+}
+
+TEST(Tape, AVariableIsOneSourceWhateverItsValue) {
+  Variable w("w", d({3}));
+  Tape tape({.persistent = true});
+  const Tensor y = w * w;
+  w.own();  // y's rule holds the value, so this makes another
+  reinterpret_cast<double*>(w.bytes())[0] = 4;
+  EXPECT_EQ(tape.gradient(y, w.value()).item(), 6) << "with the value it had";
+  const Tensor z = w * 10.0;
+  EXPECT_EQ(tape.gradient(y + z, w.value()).item(), 16);
+}
+
+TEST(Tape, APauseHoldsForGradientsInsideItToo) {
+  const Tensor x = d({2});
+  Tape outer;
+  outer.watch(x);
+  Tensor g;
+  {
+    Tape inner;
+    inner.watch(x);
+    const Tensor y = x * x * x;
+    const Tape::Pause pause;
+    g = inner.gradient(y, x);
+  }
+  EXPECT_FALSE(outer.gradient(g, x));
+}
+
+TEST(Tape, EmptyHandlesAreRefused) {
+  Tape tape;
+  const Tensor x = d({2});
+  EXPECT_EQ(error_of([&] { tape.gradient(Tensor(), x); }),
+            "gradient: an empty handle was given for the result or a source");
+}
+
 TEST(Tape, AFailedWalkLeavesNothingBehind) {
   const std::uint64_t before = ledger::total().live;
   {
@@ -305,6 +350,34 @@ TEST(Tape, AssignsAtItsEndUnlessSomethingFailed) {
       },
       Error);
   EXPECT_EQ(mean.value().item(), 2);
+  {
+    Tape tape;
+    tape.assign_at_end(mean, d({3}));
+    EXPECT_THROW(log(Tensor::arange(2)), Error);  // caught, and the tape goes on to its end
+  }
+  EXPECT_EQ(mean.value().item(), 2);
+  EXPECT_THROW(
+      {
+        Tape outer;
+        {
+          Tape inner;
+          inner.assign_at_end(mean, d({4}));
+          EXPECT_EQ(inner.latest(mean).item(), 4);
+        }
+        EXPECT_EQ(mean.value().item(), 2) << "it waits for the outer tape";
+        throw Error("the outer step failed");
+      },
+      Error);
+  EXPECT_EQ(mean.value().item(), 2);
+  EXPECT_THROW(
+      {
+        Tape tape;
+        tape.assign_at_end(mean, d({5}));
+        tape.commit();
+        throw Error("after the step");
+      },
+      Error);
+  EXPECT_EQ(mean.value().item(), 5);
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ std::vector<Holding> holdings_locked(State& s, std::size_t most) {
   throw OutOfMemory(fmt::format(
       "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}; "
       "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help",
-      site, readable(bytes), bytes, readable(s.total.live), s.total.live,
+      site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes), s.held_bytes - s.kept_bytes,
       s.limit ? fmt::format("the limit is {} ({} bytes){}", readable(s.limit), s.limit, by)
               : fmt::format("no limit is set{}", by),
       holders));

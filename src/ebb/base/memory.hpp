@@ -46,8 +46,9 @@ class Buffer {
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
+    std::byte* const old = std::exchange(data_, std::exchange(other.data_, nullptr));
+    size_ = std::exchange(other.size_, 0);
+    if (old) give(old);
     return *this;
   }
   ~Buffer() {

@@ -1,9 +1,12 @@
 #include "ebb/base/pool.hpp"
 
+#include <fmt/core.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -20,10 +23,14 @@ namespace {
 thread_local int this_index = 0;
 thread_local bool inside = false;
 
+constexpr int kMostThreads = 1024;
+
 int default_threads() {
   if (const char* text = std::getenv("EBB_THREADS")) {
     const int n = std::atoi(text);
-    if (n >= 1) return n;
+    if (n >= 1 && n <= kMostThreads) return n;
+    fmt::print(stderr, "ebb: EBB_THREADS is '{}', expected 1 to {}; it is ignored\n", text,
+               kMostThreads);
   }
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
@@ -49,13 +56,22 @@ class Pool {
   Pool() { start(default_threads()); }
   ~Pool() { stop(); }
 
+  // After fork() the child has none of the workers: it goes on alone until it asks for threads.
+  void forked() {
+    new std::vector<std::thread>(std::move(workers_));  // handles of threads that are not there
+    workers_.clear();
+    count_.store(1, std::memory_order_relaxed);
+  }
+
   int threads() const { return count_.load(std::memory_order_relaxed); }
 
   void set_threads(int n) {
     if (inside) throw Error("set_threads: called inside a parallel region; call it outside");
+    if (n < 1 || n > kMostThreads)
+      throw Error(fmt::format("set_threads: {} threads; expected 1 to {}", n, kMostThreads));
     std::lock_guard lock(region_);
     stop();
-    start(n < 1 ? 1 : n);
+    start(n);
   }
 
   void run(std::size_t count, std::size_t grain, Body body, void* context) {
@@ -172,6 +188,8 @@ class Pool {
 
 Pool& instance() {
   static Pool pool;
+  static const int at_fork = pthread_atfork(nullptr, nullptr, [] { instance().forked(); });
+  static_cast<void>(at_fork);
   return pool;
 }
 

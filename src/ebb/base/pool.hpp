@@ -12,7 +12,7 @@ namespace ebb::pool {
 // Threads a parallel region may use, the caller included. At first: EBB_THREADS, or the CPUs this
 // process may run on.
 int threads();
-void set_threads(int count);  // waits for nothing to run; extra workers end
+void set_threads(int count);  // 1 to 1024; not while another thread computes
 
 // Which thread of the running region this is: 0 (the caller) to threads() - 1; 0 outside a region.
 int thread_index();

@@ -19,7 +19,8 @@ namespace ebb::kernels {
 namespace {
 
 // Few channels are folded: `folds` rows side by side make one of `width` columns, so that vectors
-// are full whatever the number of channels. Column j belongs to channel j % channels.
+// are full whatever the number of channels, and rows are about a page: where several rows are read
+// side by side, memory runs ahead of each. Column j belongs to channel j % channels.
 struct Folded {
   std::size_t channels, folds, width;
   std::size_t rows;   // whole folded rows
@@ -27,14 +28,14 @@ struct Folded {
 
   Folded(std::size_t all_rows, std::size_t c)
       : channels(c),
-        folds(std::max<std::size_t>(1, 256 / std::max<std::size_t>(1, c))),
+        folds(std::max<std::size_t>(1, 1024 / std::max<std::size_t>(1, c))),
         width(folds * c),
         rows(all_rows / folds),
         extra(all_rows % folds * c) {}
 };
 
 constexpr std::size_t kBlockRows = 128;  // folded rows of one block of the sums
-constexpr std::size_t kStrip = 256;      // columns of it taken at a time: 128 KiB of f32
+constexpr std::size_t kStrip = 1024;     // columns of it taken at a time: their sums fit in L1
 template <class T>
 constexpr std::size_t kSpan = 4096 / sizeof(T);  // columns whose coefficients lie on the stack
 
@@ -90,32 +91,48 @@ HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
   }
 }
 
-template <class T>
-HWY_INLINE void divide_by_rows(const Strip<T>& s, T* v) {
-  for (std::size_t j = 0; j < s.columns; ++j) v[j] /= static_cast<T>(s.rows + (j < s.extra));
-}
-
+// Mean, and sum of squared distances from it, in one pass: sums of x - c and of its square, c being
+// the block's first row. Taking c for the mean costs little: as c is itself one of the n values,
+// the sum of squares around it is at most n + 1 times the one wanted.
 template <class T>
 void moments(const Strip<T>& s, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
   std::fill_n(mean, s.columns, T(0));
   std::fill_n(squares, s.columns, T(0));
   each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
-    auto sum = load(mean + j, amount);
+    const auto center = load(s.x + j, amount);
+    RowVec<T> v[rows], squared[rows];
     for (std::size_t r = 0; r < rows; ++r) {
-      sum = hn::Add(sum, load(s.x + at + r * s.stride, amount));
+      v[r] = hn::Sub(load(s.x + at + r * s.stride, amount), center);
     }
-    store<T>(sum, mean + j, amount);
-  });
-  divide_by_rows(s, mean);
-  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
-    const auto center = load(mean + j, amount);
-    auto sum = load(squares + j, amount);
-    for (std::size_t r = 0; r < rows; ++r) {
-      const auto v = hn::Sub(load(s.x + at + r * s.stride, amount), center);
-      sum = hn::MulAdd(v, v, sum);
+    // Rows in pairs, so that the chain is short and loses little.
+    for (std::size_t r = 0; r < rows; r += 2) {
+      squared[r] = hn::Mul(v[r], v[r]);
+      if (r + 1 < rows) {
+        squared[r] = hn::MulAdd(v[r + 1], v[r + 1], squared[r]);
+        v[r] = hn::Add(v[r], v[r + 1]);
+      }
     }
-    store<T>(sum, squares + j, amount);
+    if constexpr (rows == 4) {
+      v[0] = hn::Add(v[0], v[2]);
+      squared[0] = hn::Add(squared[0], squared[2]);
+    }
+    store<T>(hn::Add(load(mean + j, amount), v[0]), mean + j, amount);
+    store<T>(hn::Add(load(squares + j, amount), squared[0]), squares + j, amount);
   });
+  const auto finish = [&](std::size_t first, std::size_t columns, std::size_t rows) HWY_ATTR {
+    if (rows == 0) return;
+    const auto count = hn::Set(RowTag<T>(), static_cast<T>(rows));
+    each_vector<T>(columns, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      const std::size_t j = first + i;
+      const auto sum = load(mean + j, amount), away = hn::Div(sum, count);
+      const auto around = hn::NegMulAdd(sum, away, load(squares + j, amount));
+      store<T>(hn::IfThenZeroElse(hn::Lt(around, hn::Zero(RowTag<T>())), around), squares + j,
+               amount);
+      store<T>(hn::Add(load(s.x + j, amount), away), mean + j, amount);
+    });
+  };
+  finish(0, s.extra, s.rows + 1);
+  finish(s.extra, s.columns - s.extra, s.rows);
 }
 
 // Sums of dy and of dy * (x - mean).
@@ -237,12 +254,29 @@ double count_of(const Folded& f, std::size_t block, std::size_t j) {
   return static_cast<double>(rows + (rows < kBlockRows && j < f.extra));
 }
 
-// f(block, column) for the columns of a channel in all blocks.
+constexpr std::size_t kChunk = 64;  // channels whose sums over the blocks go on together
+
+// f(block, first column, count, rows) for the columns of channels [begin, begin + count) in all
+// blocks, in pieces that hold equally many rows.
 template <class F>
-void each_part(const Folded& f, std::size_t channel, F&& body) {
+void each_piece(const Folded& f, std::size_t begin, std::size_t count, F&& body) {
   for (std::size_t block = 0; block < block_count(f); ++block) {
-    for (std::size_t j = channel; j < f.width; j += f.channels) body(block, j);
+    for (std::size_t j = begin; j < f.width; j += f.channels) {
+      body(block, j, count, count_of(f, block, j));
+    }
   }
+}
+
+// f(first channel, count) for chunks of channels.
+template <class F>
+void each_chunk(const Folded& f, F&& body) {
+  const std::size_t chunks = (f.channels + kChunk - 1) / kChunk;
+  const std::size_t parts = block_count(f) * f.folds * std::min(f.channels, kChunk);
+  pool::parallel_for(chunks, grain_for(parts * 2), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      body(i * kChunk, std::min(kChunk, f.channels - i * kChunk));
+    }
+  });
 }
 
 template <class T, class Fill>
@@ -293,24 +327,31 @@ void batch_norm_stats(const T* x, T* mean, T* var, std::size_t rows, std::size_t
     moments(s, block_sums<T>(f, scratch, block, 0) + column,
             block_sums<T>(f, scratch, block, 1) + column);
   });
-  const double count = static_cast<double>(rows);
-  const std::size_t parts = block_count(f) * f.folds;
-  pool::parallel_for(channels, grain_for(parts * 8), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t channel = begin; channel < end; ++channel) {
-      double sum = 0, squares = 0;
-      each_part(f, channel, [&](std::size_t block, std::size_t j) {
-        const double n = count_of(f, block, j);
-        if (n > 0) sum += n * static_cast<double>(block_sums<T>(f, scratch, block, 0)[j]);
-      });
-      const double center = sum / count;
-      each_part(f, channel, [&](std::size_t block, std::size_t j) {
-        const double n = count_of(f, block, j);
-        if (n == 0) return;
-        const double away = static_cast<double>(block_sums<T>(f, scratch, block, 0)[j]) - center;
-        squares += static_cast<double>(block_sums<T>(f, scratch, block, 1)[j]) + n * away * away;
-      });
-      mean[channel] = static_cast<T>(center);
-      var[channel] = static_cast<T>(squares / count);
+  const double all = static_cast<double>(rows);
+  each_chunk(f, [&](std::size_t channel, std::size_t channels_here) {
+    double center[kChunk] = {}, spread[kChunk] = {};
+    each_piece(f, channel, channels_here,
+               [&](std::size_t block, std::size_t j, std::size_t count, double n) {
+                 if (n == 0) return;
+                 const T* means = block_sums<T>(f, scratch, block, 0) + j;
+                 for (std::size_t c = 0; c < count; ++c) {
+                   center[c] += n * static_cast<double>(means[c]);
+                 }
+               });
+    for (std::size_t c = 0; c < channels_here; ++c) center[c] /= all;
+    each_piece(f, channel, channels_here,
+               [&](std::size_t block, std::size_t j, std::size_t count, double n) {
+                 if (n == 0) return;
+                 const T* means = block_sums<T>(f, scratch, block, 0) + j;
+                 const T* squares = block_sums<T>(f, scratch, block, 1) + j;
+                 for (std::size_t c = 0; c < count; ++c) {
+                   const double away = static_cast<double>(means[c]) - center[c];
+                   spread[c] += static_cast<double>(squares[c]) + n * away * away;
+                 }
+               });
+    for (std::size_t c = 0; c < channels_here; ++c) {
+      mean[channel + c] = static_cast<T>(center[c]);
+      var[channel + c] = static_cast<T>(spread[c] / all);
     }
   });
 }
@@ -337,16 +378,21 @@ void batch_norm_backward(const T* x, const T* mean, const T* var, const T* weigh
     gradient_sums(s, folded_mean + column, block_sums<T>(f, scratch, block, 0) + column,
                   block_sums<T>(f, scratch, block, 1) + column);
   });
-  const std::size_t parts = block_count(f) * f.folds;
-  pool::parallel_for(channels, grain_for(parts * 8), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t channel = begin; channel < end; ++channel) {
-      double level = 0, along = 0;
-      each_part(f, channel, [&](std::size_t block, std::size_t j) {
-        level += static_cast<double>(block_sums<T>(f, scratch, block, 0)[j]);
-        along += static_cast<double>(block_sums<T>(f, scratch, block, 1)[j]);
-      });
-      dbias[channel] = static_cast<T>(level);
-      dweight[channel] = static_cast<T>(along * static_cast<double>(rstd_of(var[channel], eps)));
+  each_chunk(f, [&](std::size_t channel, std::size_t channels_here) {
+    double level[kChunk] = {}, along[kChunk] = {};
+    each_piece(f, channel, channels_here,
+               [&](std::size_t block, std::size_t j, std::size_t count, double) {
+                 const T* levels = block_sums<T>(f, scratch, block, 0) + j;
+                 const T* alongs = block_sums<T>(f, scratch, block, 1) + j;
+                 for (std::size_t c = 0; c < count; ++c) {
+                   level[c] += static_cast<double>(levels[c]);
+                   along[c] += static_cast<double>(alongs[c]);
+                 }
+               });
+    for (std::size_t c = 0; c < channels_here; ++c) {
+      const double rstd = static_cast<double>(rstd_of(var[channel + c], eps));
+      dbias[channel + c] = static_cast<T>(level[c]);
+      dweight[channel + c] = static_cast<T>(along[c] * rstd);
     }
   });
   if (dx == nullptr) return;

@@ -38,6 +38,7 @@ void apply_mask(const T* x, T* y, const std::uint16_t* draws, std::size_t n, std
                 T scale) {
   const auto vscale = hn::Set(RowTag<T>(), scale);
   each_vector<T, Amount>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    if (i % (64 / sizeof(T)) == 0) fetch_after(x + i);
     const auto kept = keep<T>(draws + i, threshold);
     store<T>(hn::And(hn::Mul(load(x + i, amount), vscale), kept), y + i, amount);
   });

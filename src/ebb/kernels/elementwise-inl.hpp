@@ -48,6 +48,10 @@ HWY_INLINE void StorePart(hn::Vec<D> v, D d, T* p, std::size_t n) {
   std::memcpy(p, lanes, n * sizeof(T));
 }
 
+// How far ahead of its use a stretch of a long array is asked for: over the edge of a page, where
+// the machine's own prefetching stops.
+inline constexpr std::size_t kAheadBytes = 4096;
+
 // An operand of a row: an array, or one value that stands for all.
 template <class T>
 struct Array {
@@ -59,6 +63,12 @@ struct Array {
   template <class D>
   HWY_INLINE hn::Vec<D> part(D d, std::size_t i, std::size_t n) const {
     return LoadPart(d, p + i, n);
+  }
+  // Asks for what comes kAheadBytes after the elements [i, i + n).
+  HWY_INLINE void ahead(std::size_t i, std::size_t n) const {
+    const auto from = reinterpret_cast<std::uintptr_t>(p + i) + kAheadBytes;
+    for (std::size_t byte = 0; byte < n * sizeof(T); byte += 64)
+      hwy::Prefetch(reinterpret_cast<const char*>(from + byte));
   }
 };
 template <class T>
@@ -72,36 +82,61 @@ struct Same {
   HWY_INLINE hn::Vec<D> part(D d, std::size_t, std::size_t) const {
     return hn::Set(d, value);
   }
+  HWY_INLINE void ahead(std::size_t, std::size_t) const {}
 };
 
 // y[i] = f(d, operands[i]...). With kInStep several vectors go through f side by side (it pays
-// where f is long; f must take wide vectors).
+// where f is long; f must take wide vectors). Large outputs (`stream`) take the way past the
+// caches: they would not stay there, and reading them in to be overwritten costs bandwidth.
 template <bool kInStep, class T, class F, class... Operand>
-HWY_INLINE void Map(T* y, std::size_t n, F f, Operand... in) {
+HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
   const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  if constexpr (kInStep) {
-    const WideTag<hn::ScalableTag<T>> w;
-    for (; i + kWide * lanes <= n; i += kWide * lanes) StoreU(f(w, in.whole(w, i)...), w, y + i);
-  } else {
-    for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, in.whole(d, i)...), d, y + i);
+  std::size_t i = 0, stop = 0;
+  if (stream) {  // up to the first whole vector of y
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(T) % lanes;
+    stop = past == 0 ? 0 : n < lanes - past ? n : lanes - past;
   }
-  while (i < n) {
-    const std::size_t part = n - i < lanes ? n - i : lanes;
-    StorePart(f(d, in.part(d, i, part)...), d, y + i, part);
-    i += part;
+  for (;;) {
+    while (i < stop) {
+      const std::size_t part = stop - i < lanes ? stop - i : lanes;
+      StorePart(f(d, in.part(d, i, part)...), d, y + i, part);
+      i += part;
+    }
+    if (stop == n) return;
+    if constexpr (kInStep) {
+      const WideTag<hn::ScalableTag<T>> w;
+      for (; i + kWide * lanes <= n; i += kWide * lanes) {
+        if (stream) (in.ahead(i, kWide * lanes), ...);
+        const auto v = f(w, in.whole(w, i)...);
+        if (stream) {
+          Stream(v, w, y + i);
+        } else {
+          StoreU(v, w, y + i);
+        }
+      }
+    } else {
+      for (; i + lanes <= n; i += lanes) {
+        const auto v = f(d, in.whole(d, i)...);
+        if (stream) {
+          hn::Stream(v, d, y + i);
+        } else {
+          hn::StoreU(v, d, y + i);
+        }
+      }
+    }
+    stop = n;
   }
 }
 
 // Two operands, each an array (step 1) or one value (step 0).
 template <class T, class F>
 HWY_INLINE void Map2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-                     std::size_t n, F f) {
-  if (step_a && step_b) return Map<false>(y, n, f, Array<T>{a}, Array<T>{b});
-  if (step_a) return Map<false>(y, n, f, Array<T>{a}, Same<T>{*b});
-  if (step_b) return Map<false>(y, n, f, Same<T>{*a}, Array<T>{b});
-  Map<false>(y, n, f, Same<T>{*a}, Same<T>{*b});
+                     std::size_t n, bool stream, F f) {
+  if (step_a && step_b) return Map<false>(y, n, stream, f, Array<T>{a}, Array<T>{b});
+  if (step_a) return Map<false>(y, n, stream, f, Array<T>{a}, Same<T>{*b});
+  if (step_b) return Map<false>(y, n, stream, f, Same<T>{*a}, Array<T>{b});
+  Map<false>(y, n, stream, f, Same<T>{*a}, Same<T>{*b});
 }
 
 // Work that goes through a buffer is done in blocks of this many elements.
@@ -118,8 +153,7 @@ HWY_INLINE void StreamBlock(const T* from, T* to, std::size_t n) {
   if (i < n) std::memcpy(to + i, from + i, (n - i) * sizeof(T));
 }
 
-// make(i, m, p) writes elements [i, i + m) to p. Large outputs (`stream`) take the way past the
-// caches: they would not stay there, and reading them in to be overwritten costs bandwidth.
+// make(i, m, p) writes elements [i, i + m) to p; with `stream` they go past the caches from there.
 template <class T, class F>
 HWY_INLINE void InBlocks(T* y, std::size_t n, bool stream, F make) {
   if (!stream) return make(std::size_t{0}, n, y);

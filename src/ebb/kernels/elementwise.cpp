@@ -23,7 +23,7 @@ namespace {
 #define EBB_UNARY(name, expression)                                                           \
   case Unary::name:                                                                           \
     return map::Map<sizeof(T) == 4>(                                                          \
-        y, n,                                                                         \
+        y, n, stream,                                                                         \
         [=](auto d, auto v) EBB_MAP_LAMBDA {                                                  \
           (void)d;                                                                            \
           return expression;                                                                  \
@@ -31,7 +31,7 @@ namespace {
         map::Array<T>{x})
 
 template <class T>
-void UnaryRow(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
+void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars scalars) {
   const T a = static_cast<T>(scalars.a), b = static_cast<T>(scalars.b);
   switch (op) {
     EBB_UNARY(neg, Neg(v));
@@ -50,7 +50,7 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
         return;
       } else {
         return map::Map<sizeof(T) == 4>(
-            y, n, [](auto, auto v) EBB_MAP_LAMBDA { return Mul(v, v); },
+            y, n, stream, [](auto, auto v) EBB_MAP_LAMBDA { return Mul(v, v); },
             map::Array<T>{x});
       }
     default:
@@ -92,7 +92,7 @@ void UnaryHalf(Unary op, const Half* x, Half* y, std::size_t n, Scalars scalars)
   for (std::size_t i = 0; i < n; i += map::kBlock) {
     const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
     WidenBlock(x + i, block, m);
-    UnaryRow<float>(op, block, block, m, scalars);
+    UnaryRow<float>(op, block, block, m, false, scalars);
     NarrowBlock(block, y + i, m);
   }
 }
@@ -105,9 +105,7 @@ void UnaryRange(Element element, Unary op, const void* x, void* y, std::size_t b
     if constexpr (sizeof(T) == 2) {
       UnaryHalf<T>(op, from, to, end - begin, scalars);
     } else {
-      map::InBlocks(to, end - begin, stream, [&](std::size_t i, std::size_t m, T* p) {
-        UnaryRow<T>(op, from + i, p, m, scalars);
-      });
+      UnaryRow<T>(op, from, to, end - begin, stream, scalars);
     }
   };
   switch (element) {

@@ -31,14 +31,15 @@ struct Row {
 // One line for each function: what it gives for the vectors u (of a) and v (of b).
 #define EBB_BINARY(name, expression)                                                          \
   case Binary::name:                                                                          \
-    return map::Map2(a, step_a, b, step_b, y, n, [](auto d, auto u, auto v) EBB_MAP_LAMBDA { \
-      (void)d;                                                                                \
-      return expression;                                                                      \
-    })
+    return map::Map2(a, step_a, b, step_b, y, n, stream,                                      \
+                     [](auto d, auto u, auto v) EBB_MAP_LAMBDA {                              \
+                       (void)d;                                                               \
+                       return expression;                                                     \
+                     })
 
 template <class T>
 void FloatRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-              std::size_t n) {
+              std::size_t n, bool stream) {
   switch (op) {
     EBB_BINARY(add, hn::Add(u, v));
     EBB_BINARY(sub, hn::Sub(u, v));
@@ -110,18 +111,15 @@ template <class Half>
 void HalfRow(Binary op, const Row& r) {
   HWY_ALIGN float y[map::kBlock];
   EachWidened<Half>(r, [&](const float* a, const float* b, std::size_t i, std::size_t m) HWY_ATTR {
-    FloatRow<float>(op, a, r.step_a, b, r.step_b, y, m);
+    FloatRow<float>(op, a, r.step_a, b, r.step_b, y, m, false);
     NarrowBlock(y, static_cast<Half*>(r.y) + i, m);
   });
 }
 
 void BinaryRow(Element element, Binary op, const Row& r) {
   const auto floats = [&]<class T>(T* y) HWY_ATTR {
-    const T* a = static_cast<const T*>(r.a);
-    const T* b = static_cast<const T*>(r.b);
-    map::InBlocks(y, r.n, r.stream, [&](std::size_t i, std::size_t m, T* p) {
-      FloatRow<T>(op, a + i * r.step_a, r.step_a, b + i * r.step_b, r.step_b, p, m);
-    });
+    FloatRow<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b, y,
+                r.n, r.stream);
   };
   const auto integers = [&]<class T>(T* y) {
     IntegerRow<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b, y,

@@ -23,7 +23,7 @@ namespace {
 #define EBB_UNARY_GRAD(name, expression)                                                      \
   case UnaryGrad::name:                                                                       \
     return map::Map<sizeof(T) == 4>(                                                          \
-        dx, n,                                                                                \
+        dx, n, stream,                                                                        \
         [=](auto d, auto s, auto g) EBB_MAP_LAMBDA {                                          \
           (void)d;                                                                            \
           return expression;                                                                  \
@@ -32,7 +32,7 @@ namespace {
 
 template <class T>
 void UnaryGradRow(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n,
-                  Scalars scalars) {
+                  bool stream, Scalars scalars) {
   const T a = static_cast<T>(scalars.a), b = static_cast<T>(scalars.b);
   const T two_over_sqrt_pi = static_cast<T>(1.12837916709551257);
   switch (op) {
@@ -65,7 +65,7 @@ void UnaryGradHalf(UnaryGrad op, const Half* saved, const Half* dy, Half* dx, st
     const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
     WidenBlock(saved + i, block, m);
     WidenBlock(dy + i, grad, m);
-    UnaryGradRow<float>(op, block, grad, grad, m, scalars);
+    UnaryGradRow<float>(op, block, grad, grad, m, false, scalars);
     NarrowBlock(grad, dx + i, m);
   }
 }
@@ -79,9 +79,7 @@ void UnaryGradRange(Element element, UnaryGrad op, const void* saved, const void
     if constexpr (sizeof(T) == 2) {
       UnaryGradHalf<T>(op, s, g, to, end - begin, scalars);
     } else {
-      map::InBlocks(to, end - begin, stream, [&](std::size_t i, std::size_t m, T* p) {
-        UnaryGradRow<T>(op, s + i, g + i, p, m, scalars);
-      });
+      UnaryGradRow<T>(op, s, g, to, end - begin, stream, scalars);
     }
   };
   switch (element) {

@@ -19,7 +19,13 @@ namespace {
 template <class T>
 T sparse_loss(const T* x, std::size_t n, std::size_t label, T smoothing) {
   const T max = row_max(x, n);
-  const T log_sum = log_of(row_exp_sum(x, n, max));
+  RowExpSum<T, false> exponentials(x, nullptr, max);
+  // Meanwhile the row after this one is fetched: nothing else asks for memory here.
+  const auto fetch = [&](std::size_t i, std::size_t k, auto) EBB_ROW_LAMBDA {
+    if (k * kRowLanes<T> * sizeof(T) % 64 == 0) fetch_after(x + i, n * sizeof(T));
+  };
+  walk_wide<T>(n, fetch, exponentials);
+  const T log_sum = log_of(exponentials.sum.total());
   const T at_label = log_sum - (x[label] - max);
   if (smoothing == 0) return at_label;
   const auto vmax = hn::Set(RowTag<T>(), max);
@@ -34,7 +40,7 @@ void sparse_gradient(const T* x, T* dx, std::size_t n, std::size_t label, T smoo
   const RowTag<T> d;
   const T max = row_max(x, n);
   RowExpSum<T, true> exponentials(x, dx, max);
-  walk<T>(n, exponentials);
+  walk_wide<T>(n, exponentials);
   const T sum = exponentials.sum.total();
   const auto factor = hn::Set(d, upstream / sum);
   const auto spread = hn::Set(d, upstream * (smoothing / static_cast<T>(n)));

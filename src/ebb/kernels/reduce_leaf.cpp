@@ -64,9 +64,13 @@ HWY_INLINE A FoldLanes(const A* x, std::size_t n, A centre) {
         acc[k % kVectors] = hn::Add(acc[k % kVectors], e.v[k]);
     }
   }
-  for (; i + kLanes <= n; i += kLanes)
+  for (; i + kLanes <= n; i += kLanes) {
+    // The next row, or block, is on its way while this one ends.
+    hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(x + i) +
+                                                map::kAheadBytes));
     for (std::size_t k = 0; k < kVectors; ++k)
       acc[k] = TakeIn<kFold>(d, acc[k], hn::LoadU(d, x + i + k * kWidth), c);
+  }
   HWY_ALIGN A lanes[kLanes];
   if (i < n) {
     for (std::size_t k = 0; k < kLanes; ++k)
@@ -108,7 +112,7 @@ HWY_INLINE void FoldColumns(const A* x, std::size_t rows, std::size_t step, std:
   }
   for (; i < rows; ++i) {
     map::Map<false>(
-        acc, n,
+        acc, n, false,
         [](auto tag, auto v, auto e, auto centre) EBB_MAP_LAMBDA {
           return TakeIn<kFold>(tag, v, e, centre);
         },

@@ -11,6 +11,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 #include "hwy/cache_control.h"
@@ -79,6 +80,21 @@ HWY_INLINE void store(RowVec<T> v, T* p, std::size_t n) {
   std::memcpy(p, buffer, n * sizeof(T));
 #endif
 }
+
+// Asks for what comes some way after p, where p is the first of a line: rows follow one another,
+// and one core gets more from memory when told so early. Past the end of an array it does nothing.
+inline constexpr std::size_t kAhead = 2048;  // bytes
+template <class T>
+HWY_INLINE void fetch_after(const T* p, std::size_t bytes = kAhead) {
+  hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) + bytes));
+}
+// The same, for the k-th vector of a block of 16: once per line.
+template <class T>
+HWY_INLINE void fetch_after(const T* p, std::size_t k, Whole) {
+  if (k * kRowLanes<T> * sizeof(T) % 64 == 0) fetch_after(p);
+}
+template <class T>
+HWY_INLINE void fetch_after(const T*, std::size_t, std::size_t) {}
 
 // How a result is stored: whole vectors as Out says (Whole or Streamed), a partial one as it is.
 template <class Out>
@@ -150,6 +166,33 @@ HWY_INLINE void walk(std::size_t n, Stages&... stages) {
       (stages(i, k, Whole()), ...);
     } else {
       (stages(i, k, n - i), ...);
+    }
+  }
+}
+
+inline constexpr std::size_t kWideStep = 32;  // elements
+
+// As walk, in steps of 32 elements, each stage taking its step as a whole: for stages that keep
+// several vectors going at once, in a `wide(i)`.
+template <class T, class Stage>
+HWY_INLINE void wide_step(std::size_t i, Stage& stage) {
+  constexpr std::size_t N = kRowLanes<T>, K = kVirtualLanes / N;
+  if constexpr (requires { stage.wide(i); }) {
+    stage.wide(i);
+  } else {
+    for (std::size_t v = 0; v < kWideStep / N; ++v) stage(i + v * N, v % K, Whole());
+  }
+}
+template <class T, class... Stages>
+HWY_INLINE void walk_wide(std::size_t n, Stages&... stages) {
+  constexpr std::size_t N = kRowLanes<T>, K = kVirtualLanes / N;
+  std::size_t i = 0;
+  for (; i + kWideStep <= n; i += kWideStep) (wide_step<T>(i, stages), ...);
+  for (std::size_t k = 0; i < n; ++k, i += N) {
+    if (n - i >= N) {
+      (stages(i, k % K, Whole()), ...);
+    } else {
+      (stages(i, k % K, n - i), ...);
     }
   }
 }

@@ -8,6 +8,7 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 
 #include "ebb/kernels/math-inl.hpp"
@@ -28,6 +29,7 @@ struct RowMax {
     for (auto& lane : lanes) lane = lowest();
   }
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Whole) {
+    fetch_after(x + i, k, Whole());
     lanes[k] = hn::Max(lanes[k], load(x + i, Whole()));
   }
   HWY_INLINE void operator()(std::size_t i, std::size_t k, std::size_t n) {
@@ -49,28 +51,87 @@ struct RowMax {
 template <class T>
 HWY_INLINE T row_max(const T* x, std::size_t n) {
   RowMax<T> max(x);
-  walk<T>(n, max);
+  walk_wide<T>(n, max);
   return max.total();
 }
 
-// e^x for x <= 0 (and up to 88). In f32, results below about 1e-38 are 0: beside the 1 of the row's
-// maximum they are nothing, and so no step is needed but these. x = k ln2 + r; the float t holds
-// k + 127 in its low bits, which are the exponent bits of 2^k, all zero where k is -127.
-template <class T>
-HWY_INLINE RowVec<T> exp_below(RowVec<T> x) {
+// Mantissa bits of 2^(j/8), less j in the top three of them.
+HWY_ALIGN inline constexpr std::int32_t kEighths[16] = {
+    0, -289342, -509968, -655657, -719629, -694486, -572163, -343865,   //
+    0, -289342, -509968, -655657, -719629, -694486, -572163, -343865};  // again, for vectors of 16
+
+// kEighths[j] for j in the low three bits of each lane.
+template <class VI>
+HWY_INLINE VI lookup_eighth(VI bits) {
+  const hn::RebindToSigned<RowTag<float>> d;
+  static_assert(kRowLanes<float> >= 4);
+  if constexpr (kRowLanes<float> == 4) {
+    const auto at = hn::IndicesFromVec(d, hn::And(bits, hn::Set(d, 3)));
+    const auto low = hn::TableLookupLanes(hn::LoadU(d, kEighths), at);
+    const auto high = hn::TableLookupLanes(hn::LoadU(d, kEighths + 4), at);
+    return hn::IfThenElse(hn::MaskFromVec(hn::BroadcastSignBit(hn::ShiftLeft<29>(bits))), high,
+                          low);
+  } else {
+    const auto at = hn::IndicesFromVec(d, hn::And(bits, hn::Set(d, 7)));
+    return hn::TableLookupLanes(hn::LoadU(d, kEighths), at);
+  }
+}
+
+// e^x for x <= 0 (and up to 88), for kCount vectors in step: each step is a chain, and several
+// chains keep the machine busy. In f32 results below 2^-126 are some number from 0 to that: beside
+// the 1 of the row's maximum they are nothing; that of -inf is 0.
+//
+// x = k ln2 / 8 + r, and e^x = 2^(k/8) e^r. The float t holds k + 8 * 127 in its low bits: shifted
+// by 20 they are exponent bits and three more, which the table makes a mantissa.
+template <class T, std::size_t kCount>
+HWY_INLINE void exp_below_each(RowVec<T> (&x)[kCount]) {
   const RowTag<T> d;
   if constexpr (sizeof(T) == 8) {
-    return Exp(d, x);
+    for (auto& v : x) v = Exp(d, v);
   } else {
     const hn::RebindToSigned<RowTag<T>> di;
-    const auto magic = hn::Set(d, detail::kRoundMagic + 127);
-    const auto limited = hn::Max(hn::Set(d, -88.0f), x);  // in this order a NaN stays
-    const auto t = hn::MulAdd(limited, hn::Set(d, detail::kLog2e), magic);
-    const auto k = hn::Sub(t, magic);
-    const auto r = hn::NegMulAdd(k, hn::Set(d, detail::kLn2Lo),
-                                 hn::NegMulAdd(k, hn::Set(d, detail::kLn2Hi), limited));
-    const auto power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(di, t)));
-    return hn::Mul(detail::ExpReduced(d, r), power);
+    const auto magic = hn::Set(d, detail::kRoundMagic + 8 * 127);
+    RowVec<T> t[kCount], r[kCount], power[kCount];
+    for (auto& v : x) v = hn::Max(hn::Set(d, -88.0f), v);  // in this order a NaN stays
+    for (std::size_t i = 0; i < kCount; ++i) {
+      t[i] = hn::MulAdd(x[i], hn::Set(d, 8 * detail::kLog2e), magic);
+    }
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto k = hn::Sub(t[i], magic);
+      r[i] = hn::NegMulAdd(k, hn::Set(d, detail::kLn2Lo / 8),
+                           hn::NegMulAdd(k, hn::Set(d, detail::kLn2Hi / 8), x[i]));
+    }
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto bits = hn::BitCast(di, t[i]);
+      power[i] = hn::BitCast(d, hn::Add(hn::ShiftLeft<20>(bits), lookup_eighth(bits)));
+    }
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto q = hn::MulAdd(r[i], hn::Set(d, 0.1666788f), hn::Set(d, 0.50006479f));
+      const auto s = hn::MulAdd(hn::Mul(r[i], r[i]), q, r[i]);
+      x[i] = hn::MulAdd(power[i], s, power[i]);
+    }
+  }
+}
+
+template <class T>
+HWY_INLINE RowVec<T> exp_below(RowVec<T> x) {
+  RowVec<T> one[1] = {x};
+  exp_below_each<T>(one);
+  return one[0];
+}
+
+// f(i, k, e^(x - max)) for the vectors of x, several in step.
+template <class T, class F>
+HWY_INLINE void wide_exponentials(const T* x, std::size_t i, RowVec<T> max, F&& f) {
+  constexpr std::size_t N = kRowLanes<T>, K = kVirtualLanes / N, kStep = kWideStep / N;
+  constexpr std::size_t kCount = kStep < 4 ? kStep : 4;
+  for (std::size_t v = 0; v < kStep; v += kCount) {
+    RowVec<T> e[kCount];
+    for (std::size_t j = 0; j < kCount; ++j) {
+      e[j] = hn::Sub(load(x + i + (v + j) * N, Whole()), max);
+    }
+    exp_below_each<T>(e);
+    for (std::size_t j = 0; j < kCount; ++j) f(i + (v + j) * N, (v + j) % K, e[j]);
   }
 }
 
@@ -90,12 +151,41 @@ struct RowExpSum {
     if constexpr (kKeep) store<T>(e, keep + i, amount);
     sum.set(k, hn::Add(sum.lanes[k], e), amount);
   }
+  HWY_INLINE void wide(std::size_t first) {
+    const auto use = [&](std::size_t i, std::size_t k, RowVec<T> e) EBB_ROW_LAMBDA {
+      if constexpr (kKeep) store<T>(e, keep + i, Whole());
+      sum.set(k, hn::Add(sum.lanes[k], e), Whole());
+    };
+    wide_exponentials(x, first, max, use);
+  }
+};
+
+// e^(x - max) / sum, from x.
+template <class T, class Out>
+struct RowExpScaled {
+  const T* x;
+  T* y;
+  RowVec<T> max, factor;
+
+  HWY_INLINE RowExpScaled(const T* row, T* to, T row_max, T scale)
+      : x(row), y(to), max(hn::Set(RowTag<T>(), row_max)), factor(hn::Set(RowTag<T>(), scale)) {}
+  template <class Amount>
+  HWY_INLINE void operator()(std::size_t i, std::size_t, Amount amount) {
+    const auto e = exp_below<T>(hn::Sub(load(x + i, amount), max));
+    store<T>(hn::Mul(e, factor), y + i, stored<Out>(amount));
+  }
+  HWY_INLINE void wide(std::size_t first) {
+    const auto use = [&](std::size_t i, std::size_t, RowVec<T> e) EBB_ROW_LAMBDA {
+      store<T>(hn::Mul(e, factor), y + i, stored<Out>(Whole()));
+    };
+    wide_exponentials(x, first, max, use);
+  }
 };
 
 template <class T>
 HWY_INLINE T row_exp_sum(const T* x, std::size_t n, T max) {
   RowExpSum<T, false> stage(x, nullptr, max);
-  walk<T>(n, stage);
+  walk_wide<T>(n, stage);
   return stage.sum.total();
 }
 

@@ -1,7 +1,7 @@
 #include "ebb/kernels/softmax.hpp"
 
 #include <algorithm>
-#include <cstdint>
+#include <type_traits>
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/rows.hpp"
@@ -29,35 +29,51 @@ namespace {
 // Three rows are under way at a time: the maximum of one, the exponentials of the one before it,
 // the result of the one before that. So memory is read and written evenly while the arithmetic goes
 // on.
-template <class T, class Out>
-void softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t n) {
-  // The exponentials of two rows wait for their sum on the stack; those of long rows in y.
-  constexpr std::size_t kMost = kLongestWaiting / sizeof(T);
+// The exponentials wait for their sum on the stack; those of long rows in y, or, where y should not
+// come into the caches, are computed again.
+template <class T, class Out, bool kLong>
+void softmax_rows(const T* x, T* y, std::size_t rows, std::size_t n) {
+  constexpr bool kAgain = kLong && std::is_same_v<Out, Streamed>;
+  constexpr std::size_t kMost = kLong ? 1 : kLongestWaiting / sizeof(T);
   constexpr std::size_t kSkew = 1088 / sizeof(T);  // so that no two rows share all their low bits
   HWY_ALIGN T waiting[2][kMost + kSkew];
-  const auto between = [&](std::size_t row) { return n <= kMost ? waiting[row % 2] : y + row * n; };
-  T max = 0, factor = 0;
+  const auto between = [&](std::size_t row) { return kLong ? y + row * n : waiting[row % 2]; };
+  T max = 0, last_max = 0, factor = 0;
   for (std::size_t t = 0; t < rows + 2; ++t) {
     const bool reads = t < rows, sums = t >= 1 && t <= rows, writes = t >= 2;
     const std::size_t summed = sums ? t - 1 : 0, written = writes ? t - 2 : 0;
     RowMax<T> first(x + (reads ? t : 0) * n);
-    RowExpSum<T, true> second(x + summed * n, between(summed), max);
-    const T* from = between(written);
+    RowExpSum<T, !kAgain> second(x + summed * n, between(summed), max);
     T* to = y + written * n;
-    const auto vfactor = hn::Set(RowTag<T>(), factor);
-    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
-      store<T>(hn::Mul(load(from + i, amount), vfactor), to + i, stored<Out>(amount));
+    const auto all = [&](auto& third) EBB_ROW_LAMBDA {
+      if (reads && sums && writes) {
+        walk_wide<T>(n, first, second, third);
+      } else {
+        if (writes) walk_wide<T>(n, third);
+        if (sums) walk_wide<T>(n, second);
+        if (reads) walk_wide<T>(n, first);
+      }
     };
-    if (reads && sums && writes) {
-      walk<T>(n, first, second, third);
+    if constexpr (kAgain) {
+      RowExpScaled<T, Out> third(x + written * n, to, last_max, factor);
+      all(third);
     } else {
-      if (writes) walk<T>(n, third);
-      if (sums) walk<T>(n, second);
-      if (reads) walk<T>(n, first);
+      const T* from = between(written);
+      const auto vfactor = hn::Set(RowTag<T>(), factor);
+      const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+        store<T>(hn::Mul(load(from + i, amount), vfactor), to + i, stored<Out>(amount));
+      };
+      all(third);
     }
     factor = T(1) / second.sum.total();
+    last_max = max;
     max = first.total();
   }
+}
+template <class T, class Out>
+void softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t n) {
+  if (n * sizeof(T) <= kLongestWaiting) return softmax_rows<T, Out, false>(x, y, rows, n);
+  softmax_rows<T, Out, true>(x, y, rows, n);
 }
 
 template <class T, class Out>
@@ -76,11 +92,11 @@ void log_softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t 
       store<T>(v, to + i, stored<Out>(amount));
     };
     if (reads && sums && writes) {
-      walk<T>(n, first, second, third);
+      walk_wide<T>(n, first, second, third);
     } else {
-      if (writes) walk<T>(n, third);
-      if (sums) walk<T>(n, second);
-      if (reads) walk<T>(n, first);
+      if (writes) walk_wide<T>(n, third);
+      if (sums) walk_wide<T>(n, second);
+      if (reads) walk_wide<T>(n, first);
     }
     log_sum = log_of(second.sum.total());
     last_max = max;
@@ -177,15 +193,15 @@ constexpr std::size_t kLongPart = std::size_t{1} << 18;  // elements
 template <class T>
 using Rows = void (*)(const T*, const T*, T*, std::size_t, std::size_t, bool);
 
-// Rows of a and b (b may be null) to rows of out. Rows above `longest` are read back from out, so
-// they must stay in the caches.
+// Rows of a and b (b may be null) to rows of out.
 template <class T>
 void each_rows(Rows<T> body, const T* a, const T* b, T* out, std::size_t rows, std::size_t n,
-               std::size_t cost, std::size_t longest = SIZE_MAX) {
-  const bool stream =
-      n <= longest && a != out && b != out && worth_streaming(out, n * sizeof(T), rows);
+               std::size_t cost) {
+  const bool stream = a != out && b != out && worth_streaming(out, n * sizeof(T), rows);
   // Rows under way fill and drain at the ends of a part: of large arrays, parts are long.
-  const std::size_t grain = std::max<std::size_t>(grain_for(n * cost), stream ? kLongPart / n : 0);
+  const std::size_t long_part =
+      stream ? std::max(kLongPart / n, std::min<std::size_t>(64, rows / 8)) : 0;
+  const std::size_t grain = std::max(grain_for(n * cost), long_part);
   pool::parallel_for(rows, grain, [&](std::size_t begin, std::size_t end) {
     const T* b_begin = b == nullptr ? nullptr : b + begin * n;
     body(a + begin * n, b_begin, out + begin * n, end - begin, n, stream);
@@ -205,13 +221,11 @@ HWY_EXPORT(log_softmax_backward_f64);
 
 template <>
 void softmax(const float* x, float* y, std::size_t rows, std::size_t n) {
-  each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_f32), x, nullptr, y, rows, n, 4,
-                   kLongestWaiting / sizeof(float));
+  each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_f32), x, nullptr, y, rows, n, 4);
 }
 template <>
 void softmax(const double* x, double* y, std::size_t rows, std::size_t n) {
-  each_rows<double>(HWY_DYNAMIC_DISPATCH(softmax_f64), x, nullptr, y, rows, n, 16,
-                    kLongestWaiting / sizeof(double));
+  each_rows<double>(HWY_DYNAMIC_DISPATCH(softmax_f64), x, nullptr, y, rows, n, 16);
 }
 template <>
 void log_softmax(const float* x, float* y, std::size_t rows, std::size_t n) {

@@ -6,6 +6,7 @@
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/batch_norm.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/dropout.hpp"
 #include "ebb/ops/index.hpp"
 #include "ebb/ops/norm.hpp"
@@ -18,6 +19,13 @@ thread_local bool is_training = true;
 
 void check_size(const char* layer, const char* what, std::int64_t size) {
   if (size < 1) throw Error(fmt::format("{}: {} is {}, expected at least 1", layer, what, size));
+}
+
+void check_groups(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
+  check_size(layer, "groups", groups);
+  if (in % groups != 0 || out % groups != 0)
+    throw Error(fmt::format("{}: {} channels in and {} out do not divide into {} groups", layer, in, out,
+                            groups));
 }
 
 const Tensor& or_none(const Variable& v) {
@@ -101,21 +109,19 @@ Tensor BatchNorm::operator()(const Tensor& x) const {
   const Scope in(scope);
   if (!is_training) return batch_norm(x, weight, bias, running_mean, running_var, options.eps);
   const auto [y, mean, var] = batch_norm_train(x, weight, bias, options.eps);
-  {
-    const Tape::Pause pause;
-    const double rows = static_cast<double>(x.size()) / static_cast<double>(x.dim(-1));
-    const double unbiased = rows > 1 ? rows / (rows - 1) : 1;
-    const double m = options.momentum;
-    Tensor new_mean = running_mean.value() * (1 - m) + mean * m;
-    Tensor new_var = running_var.value() * (1 - m) + var * (m * unbiased);
-    if (Tape* tape = Tape::innermost()) {
-      tape->assign_at_end(running_mean, std::move(new_mean));
-      tape->assign_at_end(running_var, std::move(new_var));
-    } else {
-      Variable(running_mean).assign(new_mean);
-      Variable(running_var).assign(new_var);
-    }
-  }
+  if (x.size() == 0) return y;  // nothing to learn the statistics from
+  const Tape::Pause pause;
+  const double rows = static_cast<double>(x.size()) / static_cast<double>(x.dim(-1));
+  const double unbiased = rows > 1 ? rows / (rows - 1) : 1;
+  const double m = options.momentum;
+  Tape* tape = Tape::innermost();
+  const auto move = [&](Variable running, const Tensor& batch, double factor) {
+    const Tensor& now = tape ? tape->latest(running) : running.value();
+    Tensor next = now * (1 - m) + cast(batch, running.spec().dtype) * (m * factor);
+    tape ? tape->assign_at_end(running, std::move(next)) : running.assign(next);
+  };
+  move(running_mean, mean, 1);
+  move(running_var, var, unbiased);
   return y;
 }
 
@@ -134,7 +140,7 @@ Conv2d::Conv2d(const Init& init, std::int64_t in, std::int64_t out, std::int64_t
   check_size("Conv2d", "in", in);
   check_size("Conv2d", "out", out);
   check_size("Conv2d", "kernel", kernel);
-  check_size("Conv2d", "groups", o.groups);
+  check_groups("Conv2d", in, out, o.groups);
   const std::int64_t fan = kernel * kernel * (in / o.groups);
   weight = init.make("weight", {out, kernel, kernel, in / o.groups}, fan_in_uniform(fan));
   if (with_bias) bias = init.make("bias", {out}, fan_in_uniform(fan));
@@ -151,7 +157,7 @@ Conv1d::Conv1d(const Init& init, std::int64_t in, std::int64_t out, std::int64_t
   check_size("Conv1d", "in", in);
   check_size("Conv1d", "out", out);
   check_size("Conv1d", "kernel", kernel);
-  check_size("Conv1d", "groups", o.groups);
+  check_groups("Conv1d", in, out, o.groups);
   const std::int64_t fan = kernel * (in / o.groups);
   weight = init.make("weight", {out, kernel, in / o.groups}, fan_in_uniform(fan));
   if (with_bias) bias = init.make("bias", {out}, fan_in_uniform(fan));

@@ -135,4 +135,22 @@ struct Conv1d {  // (batch, length, in) → (batch, length', out)
   }
 };
 
+// Pooling has no parameters: structs, so that a Sequential can hold them.
+struct MaxPool2d {
+  Pool2dOptions options{};
+  Tensor operator()(const Tensor& x) const { return max_pool2d(x, options); }
+};
+struct AvgPool2d {
+  Pool2dOptions options{};
+  Tensor operator()(const Tensor& x) const { return avg_pool2d(x, options); }
+};
+struct MaxPool1d {
+  Pool1dOptions options{};
+  Tensor operator()(const Tensor& x) const { return max_pool1d(x, options); }
+};
+struct AvgPool1d {
+  Pool1dOptions options{};
+  Tensor operator()(const Tensor& x) const { return avg_pool1d(x, options); }
+};
+
 }  // namespace ebb::nn

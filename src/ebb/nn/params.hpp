@@ -31,6 +31,11 @@ void collect(Part& part, Collected& into, bool only_trainable) {
     part.each([&](auto&&, auto& inner) { collect(inner, into, only_trainable); });
   } else if constexpr (requires { part.begin(); part.end(); }) {
     for (auto& inner : part) collect(inner, into, only_trainable);
+  } else {
+    // What is trivially copyable (a function, a pooling layer) holds no variable.
+    static_assert(std::is_trivially_copyable_v<Part>,
+                  "params: this part may have variables; let it list them with each(), and pass the "
+                  "model as non-const");
   }
 }
 

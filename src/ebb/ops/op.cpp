@@ -57,15 +57,20 @@ void run(const OpType& type, const void* op, Specs specs, Ins views, const Spec*
   type.run(op, views, {places, out.size()}, {scratch.data(), scratch_bytes});
 }
 
-// An op that does not take 16-bit floats is given them as f32; what it makes of them in f32 is
-// stored in 16 bits again.
+// An op that does not take 16-bit floats is given them as f32; where all of its floating inputs are
+// of one 16-bit type, what it makes of them in f32 is stored in that type again.
 bool widened(const OpType& type, const void* op, std::span<const Tensor* const> in,
              std::span<Tensor> out) {
   if (type.half) return false;
+  bool any = false, one = true;
   DType half = DType::f32;
-  for (const Tensor* x : in)
-    if (is_half(x->dtype())) half = x->dtype();
-  if (half == DType::f32) return false;
+  for (const Tensor* x : in) {
+    const DType d = x->dtype();
+    if (!is_float(d)) continue;
+    one &= is_half(d) && (!any || d == half);
+    if (is_half(d)) any = true, half = d;
+  }
+  if (!any) return false;
   std::vector<Tensor> wide(in.size());
   std::vector<const Tensor*> pointers(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -74,7 +79,7 @@ bool widened(const OpType& type, const void* op, std::span<const Tensor* const> 
   }
   call(type, op, pointers, out);
   for (Tensor& y : out)
-    if (y.dtype() == DType::f32) y = cast(y, half);
+    if (one && y.dtype() == DType::f32) y = cast(y, half);
   return true;
 }
 
@@ -132,9 +137,10 @@ void remove_recorder(Recorder& recorder) {
   for (RecorderSwap* s = swaps; s; s = s->outer_) remove(s->aside_);
 }
 
-void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
-          std::span<Tensor> out, int donated) {
-  if (widened(type, op, in, out)) return;
+namespace {
+
+void compute(const OpType& type, const void* op, std::span<const Tensor* const> in,
+             std::span<Tensor> out, int donated) {
   Few<Spec> specs(in.size());
   Few<In> views(in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -143,9 +149,22 @@ void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
   }
   Spec made[kMaxOutputs];
   type.shape(op, specs, made);
-
   if (type.view) out[0] = type.view(op, *in[0]);
   if (!type.view || !out[0]) run(type, op, specs, views, made, in, out, donated);
+}
+
+}  // namespace
+
+void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
+          std::span<Tensor> out, int donated) {
+  if (widened(type, op, in, out)) return;
+  if (!recording()) return compute(type, op, in, out, donated);
+  try {
+    compute(type, op, in, out, donated);
+  } catch (...) {
+    for (Recorder* r = recorders(); r; r = r->outer) r->failed();
+    throw;
+  }
   for (Recorder* r = recorders(); r;) {
     Recorder* const outer = r->outer;
     r->record(type, op, in, {out.data(), out.size()});

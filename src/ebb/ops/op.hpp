@@ -158,6 +158,7 @@ class Recorder {
   virtual void record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
                       std::span<const Tensor> out) = 0;
   virtual bool tracks(const Tensor&) const { return false; }  // whether its gradient may be asked for
+  virtual void failed() {}  // an op threw: what is recorded is not the whole
   Recorder* outer = nullptr;
 
  protected:

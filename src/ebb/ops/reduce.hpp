@@ -14,6 +14,7 @@ namespace ebb {
 class Axes {
  public:
   Axes() = default;
+  Axes(int axis) : Axes({axis}) {}
   Axes(std::initializer_list<int> axes) : Axes(std::span(axes.begin(), axes.size())) {}
   explicit Axes(std::span<const int> axes);
   // Bit i: axis i. Throws, naming `op`, for an axis that is not there or is named twice.

@@ -11,6 +11,7 @@ namespace ebb::optim {
 
 Accumulator::Accumulator(std::vector<Variable> params, int window)
     : params_(std::move(params)), sums_(params_.size()), window_(window) {
+  check_distinct("accumulator", params_);
   if (window < 0) throw Error(fmt::format("accumulator: a window of {} parts; expected 0 or more", window));
 }
 
@@ -27,8 +28,18 @@ void Accumulator::check_room() const {
     throw Error(fmt::format("accumulator: its window of {} parts is full; take a step first", window_));
 }
 
+void check_distinct(const char* who, std::span<const Variable> params) {
+  for (std::size_t i = 0; i < params.size(); ++i)
+    for (std::size_t k = 0; k < i; ++k)
+      if (params[i] == params[k])
+        throw Error(fmt::format("{}: parameter {} is listed twice", who, params[i].name()));
+}
+
 void Accumulator::add(Tape& tape, const Loss& loss) {
   check_room();
+  if (!tape.recorded(loss.sum))
+    throw Error("accumulator: this tape has not recorded the loss, or was used up; make a Tape before "
+                "each part's forward pass");
   sources_.clear();
   for (const Variable& p : params_) sources_.push_back(p.value());
   const Tensor one;
@@ -37,6 +48,7 @@ void Accumulator::add(Tape& tape, const Loss& loss) {
     sources_.clear();
     count_ += loss.count.item();
     ++parts_;
+    tape.commit();
   } catch (...) {
     // The sums went on in place; what they hold now is neither before nor after.
     torn_ = parts_ > 0;

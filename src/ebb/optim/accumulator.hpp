@@ -8,7 +8,8 @@
 //   adam.step(gathered);
 //
 // Sums and counts add up, and the division happens once: the gradient is that of the whole batch, bit
-// for bit where each weight is used once per example. What was gathered is never lost silently: it
+// for bit where each weight is used once per example. (With dropout, a random::Part says where in the
+// batch a part begins, so that it draws what the whole would have drawn.) What was gathered is never lost silently: it
 // goes into a step, or is dropped by name.
 #pragma once
 
@@ -21,6 +22,9 @@
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb::optim {
+
+// Throws, naming `who`, where a variable stands in the list twice.
+void check_distinct(const char* who, std::span<const Variable> params);
 
 class Accumulator {
  public:

@@ -17,7 +17,7 @@ namespace {
 constexpr double kUnlimited = std::numeric_limits<double>::infinity();
 
 void check_positive(const char* what, double value) {
-  if (!(value > 0))
+  if (!(value > 0 && value < kUnlimited))
     throw Error(fmt::format("optimizer: {} is {}, expected a number above 0", what, value));
 }
 
@@ -50,6 +50,7 @@ Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr,
     : rule_(rule), params_(std::move(params)), lr_(lr), clip_value_(kUnlimited), clip_norm_(kUnlimited) {
   check_positive("lr", lr);
   if (params_.empty()) throw Error(fmt::format("{}: there are no parameters to train", rule_));
+  check_distinct(rule_.c_str(), params_);
   for (const Variable& p : params_)
     if (p.spec().dtype != DType::f32 && p.spec().dtype != DType::f64)
       throw Error(fmt::format("{}: parameter {} is {}; expected f32 or f64", rule_, p.name(),
@@ -75,9 +76,10 @@ void Optimizer::set_lr(double lr) {
   lr_ = lr;
 }
 
+double Optimizer::lr() const { return schedule_ ? schedule_(steps()) : lr_; }
+
 void Optimizer::set_schedule(Schedule schedule) {
   schedule_ = std::move(schedule);
-  if (schedule_) lr_ = schedule_(steps());
 }
 
 void Optimizer::clip_value(double limit) {
@@ -101,8 +103,12 @@ std::vector<Variable> Optimizer::state() const {
 
 Loss Optimizer::minimize(const Loss& loss) {
   Tape* tape = Tape::innermost();
+  if (tape && tape->used_up())
+    throw Error(fmt::format("{}: the tape was used up by an earlier gradient; make one for each step",
+                            rule_));
   if (!tape || !tape->recorded(loss.sum))
-    throw Error(fmt::format("{}: the loss was not recorded; make a Tape before the forward pass", rule_));
+    throw Error(fmt::format("{}: no tape has recorded this loss; make a Tape before the forward pass, "
+                            "and let the loss depend on a trainable variable", rule_));
   try {
     const Tensor ones, *ys[] = {&loss.sum}, *dys[] = {&ones};
     sources_.clear();
@@ -115,6 +121,7 @@ Loss Optimizer::minimize(const Loss& loss) {
     throw;
   }
   gradients_.assign(params_.size(), Tensor());
+  tape->commit();
   return loss;
 }
 
@@ -169,7 +176,10 @@ void Optimizer::step(std::span<const Tensor> gradients, double count) {
     if (last_norm_ > clip_norm_) use.scale *= clip_norm_ / last_norm_;
   }
   auto& taken = *reinterpret_cast<std::int64_t*>(steps_.bytes());
-  if (schedule_) lr_ = schedule_(taken);
+  if (schedule_) {
+    lr_ = schedule_(taken);
+    check_positive("the lr of the schedule", lr_);
+  }
   const std::int64_t now = taken + 1;
   if (!floats_.empty()) update(floats_, use, lr_, now);
   if (!doubles_.empty()) update(doubles_, use, lr_, now);

@@ -35,7 +35,7 @@ class Optimizer {
   // One step with what the accumulator has gathered, which is then empty.
   void step(Accumulator& gathered);
 
-  double lr() const { return lr_; }  // of the next step
+  double lr() const;  // of the next step
   void set_lr(double lr);
   void set_schedule(Schedule schedule);  // asked before every step
   void clip_value(double limit);         // each element of the gradient to [-limit, limit]

@@ -33,7 +33,7 @@ class Probe final : public Recorder {
   // `behind`: the recorders whose place it takes, or before which it stands.
   Probe(std::span<const Tensor> inputs, Recorder* behind) : behind_(behind) {
     for (const Tensor& x : inputs)
-      if (seen_.insert(x.id()).second) read.push_back(x);
+      if (seen_.insert(x.handle()).second) read.push_back(x);
   }
   void record(const OpType&, const void*, std::span<const Tensor* const> in,
               std::span<const Tensor> out) override {
@@ -49,7 +49,7 @@ class Probe final : public Recorder {
       if (r->tracks(x)) return true;
     return false;
   }
-  bool reads(const Tensor& x) const { return seen_.contains(x.id()); }
+  bool reads(const Tensor& x) const { return seen_.contains(x.handle()); }
 
   std::vector<Tensor> read;
 
@@ -59,13 +59,14 @@ class Probe final : public Recorder {
     for (const Tensor* x : in) {
       if (!tracks(*x)) continue;
       any = true;
-      if (!made_.contains(x->id()) && seen_.insert(x->id()).second) read.push_back(*x);
+      if (!made_.contains(x->id()) && seen_.insert(x->handle()).second) read.push_back(*x);
     }
     if (any)
       for (const Tensor& y : out) made_.insert(y.id());
   }
   Recorder* behind_;
-  std::unordered_set<std::uint64_t> seen_, made_;
+  std::unordered_set<const Value*> seen_;  // kept alive by `read`
+  std::unordered_set<std::uint64_t> made_;
 };
 
 class Recompute final : public CustomGrad {
@@ -150,10 +151,14 @@ Tensor custom_gradient_of(const std::function<Custom(std::span<const Tensor>)>& 
                           std::span<const Tensor> inputs) {
   Custom custom;
   {
-    Tape::Pause pause;
+    // The innermost tape takes the rule for what happens inside; those outside it see both, so that
+    // the rule itself can be differentiated.
+    RecorderSwap swap(recorders() ? recorders()->outer : nullptr);
     custom = fn(inputs);
   }
-  const Tensor y = apart(custom.result, inputs);
+  if (!custom.result || !custom.gradient)
+    throw Error("custom_gradient: the function gave no result or no gradient rule");
+  const Tensor y = recording() ? custom.result.viewed(custom.result.shape()) : custom.result;
   if (recording()) record_everywhere(std::make_shared<CustomRule>(std::move(custom)), inputs, {&y, 1});
   return y;
 }

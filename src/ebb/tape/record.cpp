@@ -123,7 +123,7 @@ Record::Owner Record::begin(bool persistent, bool watch_variables) {
   }
   record->persistent_ = persistent;
   record->watch_variables_ = watch_variables;
-  record->used_up_ = false;
+  record->used_up_ = record->failed_ = false;
   record->thread_ = std::this_thread::get_id();
   record->outer = recorders();
   recorders() = record.get();
@@ -132,11 +132,12 @@ Record::Owner Record::begin(bool persistent, bool watch_variables) {
 
 void RecordDrop::operator()(Record* record) const {
   std::unique_ptr<Record> owner(record);
+  // Its own thread still has it in its list, and may be looking at it: better left than dangling.
+  if (std::this_thread::get_id() != record->thread_) return static_cast<void>(owner.release());
   remove_recorder(*record);
   record->release();
   auto& spare = spare_records();
-  if (std::this_thread::get_id() == record->thread_ && spare.size() < kSpare)
-    spare.push_back(std::move(owner));
+  if (spare.size() < kSpare) spare.push_back(std::move(owner));
 }
 
 void Record::release() {
@@ -234,7 +235,10 @@ void Record::record(std::shared_ptr<const CustomGrad> rule, std::span<const Tens
 void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
                   std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep) {
   Storage& s = storage_;
-  RecorderSwap swap(outer);  // ops of the walk back are for outer tapes
+  // Ops of the walk back are for outer tapes, or for nobody where recording is paused.
+  bool listed = false;
+  for (const Recorder* r = recorders(); r; r = r->outer) listed |= r == this;
+  RecorderSwap swap(listed ? outer : recorders());
   struct Clear {
     std::vector<Tensor>& gradients;
     ~Clear() { gradients.clear(); }
@@ -247,7 +251,9 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
     if (slot == SlotMap::kNone) continue;
     s.reaches[slot] = 1;
   }
+  s.made.assign(slot_count_, 0);
   for (const Call& call : s.calls) {
+    std::fill_n(s.made.begin() + call.first_slot, call.outputs, std::uint8_t{1});
     bool reaches = false;
     for (std::uint32_t i = 0; i < call.inputs; ++i) {
       const std::uint32_t slot = s.links[call.first_in + i];
@@ -258,7 +264,8 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
   }
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const std::uint32_t slot = s.slots.find(xs[i]->id());
-    if (slot != SlotMap::kNone && into[i] && !s.gradients[slot])
+    // What a computed source starts from is a result, not something that flows on to its own sources.
+    if (slot != SlotMap::kNone && into[i] && !s.gradients[slot] && !s.made[slot])
       s.gradients[slot] = std::move(into[i]);
   }
 
@@ -302,7 +309,8 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
   }
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const std::uint32_t slot = s.slots.find(xs[i]->id());
-    if (slot != SlotMap::kNone && s.gradients[slot]) into[i] = s.gradients[slot];
+    if (slot == SlotMap::kNone || !s.gradients[slot]) continue;
+    into[i] = into[i] ? add_to(std::move(into[i]), s.gradients[slot]) : s.gradients[slot];
   }
 }
 

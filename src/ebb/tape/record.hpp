@@ -47,6 +47,7 @@ class Record final : public Recorder {
     SlotMap slots;
     std::vector<Tensor> gradients;      // per slot, during a walk
     std::vector<std::uint8_t> reaches;  // per slot: leads to a source
+    std::vector<std::uint8_t> made;     // per slot: by a call
   };
 
   // Has seen nothing yet, and is among this thread's recorders until it is dropped.
@@ -72,6 +73,9 @@ class Record final : public Recorder {
   void release();
   void check_usable(const char* what) const;
   bool persistent() const { return persistent_; }
+  void failed() override { failed_ = true; }
+  bool has_failed() const { return failed_; }
+  bool used_up() const { return used_up_; }
 
  private:
   friend struct RecordDrop;
@@ -82,7 +86,7 @@ class Record final : public Recorder {
                 Needs needs);
 
   bool persistent_ = false, watch_variables_ = true;
-  bool used_up_ = false;
+  bool used_up_ = false, failed_ = false;
   std::uint32_t slot_count_ = 0;
   std::thread::id thread_;
   Storage storage_;

@@ -57,10 +57,13 @@ Tape::~Tape() {
       *t = outer_;
       break;
     }
-  if (std::uncaught_exceptions() == exceptions_) {
-    for (auto& [variable, value] : at_end_) variable.adopt(std::move(value));
+  if (!open_) return;
+  if (std::uncaught_exceptions() != exceptions_ || record_->has_failed()) {
+    discard();
+  } else if (outer_) {
+    for (auto& [variable, value] : at_end_) outer_->wait_for(variable, std::move(value));
   } else {
-    random::restore(draws_);
+    commit();
   }
 }
 
@@ -69,25 +72,50 @@ void Tape::assign_at_end(const Variable& variable, Tensor value) {
     throw Error(fmt::format("assign_at_end: variable {} is {}, the value is {}", variable.name(),
                             to_string(variable.spec()), to_string(value.spec())));
   if (!value.unique()) value = value.copy();
-  for (auto& [known, pending] : at_end_)
+  wait_for(variable, std::move(value));
+}
+
+void Tape::wait_for(const Variable& variable, Tensor value) {
+  for (auto& [known, waiting] : at_end_)
     if (known == variable) {
-      pending = std::move(value);
+      waiting = std::move(value);
       return;
     }
   at_end_.emplace_back(variable, std::move(value));
 }
 
-void Tape::discard() { at_end_.clear(); }
+const Tensor& Tape::latest(const Variable& variable) const {
+  for (const Tape* t = this; t; t = t->outer_)
+    for (const auto& [known, waiting] : t->at_end_)
+      if (known == variable) return waiting;
+  return variable.value();
+}
+
+void Tape::commit() {
+  open_ = false;
+  for (auto& [variable, value] : at_end_) variable.adopt(std::move(value));
+  at_end_.clear();
+}
+
+void Tape::discard() {
+  if (open_) random::restore(draws_);
+  open_ = false;
+  at_end_.clear();
+}
 
 Tape* Tape::innermost() { return innermost_tape; }
 void Tape::watch(const Tensor& x) { record_->watch(x); }
 void Tape::release() { record_->release(); }
-bool Tape::recorded(const Tensor& y) const { return record_->tracks(y); }
+bool Tape::recorded(const Tensor& y) const { return y && record_->tracks(y); }
+bool Tape::used_up() const { return record_->used_up(); }
 
 void Tape::gradient_into(std::span<const Tensor* const> ys,
                          std::span<const Tensor* const> output_gradients,
                          std::span<const Tensor* const> xs, std::span<Tensor> into) {
   record_->check_usable("gradient");
+  for (const auto tensors : {ys, xs})
+    for (const Tensor* t : tensors)
+      if (!*t) throw Error("gradient: an empty handle was given for the result or a source");
   const bool keep = record_->persistent();
   struct UsedUp {
     Record* record;
@@ -151,6 +179,7 @@ void Tape::gradient_into(std::span<const Tensor> ys, std::span<const Tensor> out
 Tensor Tape::jacobian(const Tensor& y, const Tensor& x) {
   record_->check_usable("jacobian");
   check_jacobian("jacobian", y);
+  const Shape shape = joined(y.shape().dims(), x.shape().dims());
   const auto count = static_cast<std::size_t>(y.size());
   std::vector<Tensor> rows(count);
   const Tensor *ys[] = {&y}, *xs[] = {&x};
@@ -162,7 +191,6 @@ Tensor Tape::jacobian(const Tensor& y, const Tensor& x) {
     if (!rows[i]) rows[i] = Tensor::zeros(x.shape(), x.dtype());
   }
   if (!record_->persistent()) record_->release();
-  const Shape shape = joined(y.shape().dims(), x.shape().dims());
   if (rows.empty()) return Tensor::zeros(shape, x.dtype());
   return reshape(stack(rows, 0), shape);
 }
@@ -173,6 +201,7 @@ Tensor Tape::batch_jacobian(const Tensor& y, const Tensor& x) {
   if (y.rank() == 0 || x.rank() == 0 || y.shape()[0] != x.shape()[0])
     throw Error(fmt::format("batch_jacobian: {} and {} do not have the same number of rows",
                             to_string(y.spec()), to_string(x.spec())));
+  const Shape shape = joined(y.shape().dims(), x.shape().dims().subspan(1));
   const auto rows = static_cast<std::size_t>(y.shape()[0]);
   const std::size_t width = rows ? static_cast<std::size_t>(y.size()) / rows : 0;
   std::vector<Tensor> columns(width);
@@ -185,7 +214,6 @@ Tensor Tape::batch_jacobian(const Tensor& y, const Tensor& x) {
     if (!columns[j]) columns[j] = Tensor::zeros(x.shape(), x.dtype());
   }
   if (!record_->persistent()) record_->release();
-  const Shape shape = joined(y.shape().dims(), x.shape().dims().subspan(1));
   if (columns.empty()) return Tensor::zeros(shape, x.dtype());
   return reshape(stack(columns, 1), shape);
 }

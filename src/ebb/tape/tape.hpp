@@ -70,13 +70,17 @@ class Tape {
 
   void release();                        // frees what is kept; the tape is used up
   bool recorded(const Tensor& y) const;  // whether this tape saw how y came about
+  bool used_up() const;                  // by a gradient (one-shot) or release()
   static Tape* innermost();              // of this thread, or null
 
   // A new value for a variable that the forward pass computes on its way, such as a running mean. It
-  // is assigned when the tape ends; a tape that ends by an exception, or whose gradient or step
-  // failed, leaves the variable as it was.
+  // is assigned by commit(), or when the tape ends (an inner tape hands it to the outer one). Where
+  // an op, a gradient or a step has failed the variable stays as it was, and the step's random draws
+  // are given back, so that another try draws the same.
   void assign_at_end(const Variable& variable, Tensor value);
-  void discard();  // forgets these
+  const Tensor& latest(const Variable& variable) const;  // the value waiting, or the variable's
+  void commit();   // the step is done: what waits is assigned now
+  void discard();  // the step has failed: what waits is forgotten
 
   // No tape of this thread records while this lives.
   struct Pause : RecorderSwap {
@@ -86,11 +90,13 @@ class Tape {
  private:
   std::vector<Tensor> walk_to(const Tensor& y, std::span<const Tensor* const> xs,
                               const GradientOptions& options);
+  void wait_for(const Variable& variable, Tensor value);
 
   std::unique_ptr<Record, RecordDrop> record_;
   std::vector<std::pair<Variable, Tensor>> at_end_;
-  int exceptions_;         // in flight when the tape began
-  random::State draws_;    // likewise; a step that fails is drawn again as it was
+  int exceptions_;       // in flight when the tape began
+  random::State draws_;  // when the tape began
+  bool open_ = true;     // neither committed nor discarded
   Tape* outer_;
 };
 

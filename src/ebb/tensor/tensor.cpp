@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <new>
 
 #include "ebb/base/error.hpp"
@@ -24,6 +26,13 @@ void fill_with(Tensor& t, double value) {
     element = to_f16(static_cast<float>(value));
   } else if constexpr (std::is_same_v<T, bool>) {
     element = value != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    if (!(value >= static_cast<double>(std::numeric_limits<T>::min()) &&
+          value <= static_cast<double>(std::numeric_limits<T>::max())) ||
+        value != std::floor(value))
+      throw Error(fmt::format("full: {} is not a value of {}; cast the tensor first", value,
+                              name(t.dtype())));
+    element = static_cast<T>(value);
   } else {
     element = static_cast<T>(value);
   }

@@ -55,7 +55,8 @@ class Tensor {
   Tensor(Tensor&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
   Tensor& operator=(const Tensor& other) { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) noexcept {
-    std::swap(value_, other.value_);
+    Value* const old = std::exchange(value_, std::exchange(other.value_, nullptr));
+    if (old) old->drop();
     return *this;
   }
   ~Tensor() {
@@ -114,9 +115,9 @@ class Tensor {
     return {all.begin(), all.end()};
   }
 
-  // Views.
-  Tensor viewed(const Shape& shape) const;                              // same number of elements
-  Tensor rows(std::int64_t begin, std::int64_t end) const;              // [begin, end) of axis 0
+  // Views, of data: no tape sees them. reshape() and slice() are the same as ops.
+  Tensor viewed(const Shape& shape) const;                  // same number of elements
+  Tensor rows(std::int64_t begin, std::int64_t end) const;  // [begin, end) of axis 0
 
   // For the layers above: raw bytes, identity, and writing into a value nobody has seen yet.
   static Tensor uninitialized(const Spec& spec, const char* site);
@@ -129,7 +130,7 @@ class Tensor {
   }
   const std::byte* raw() const { return value_->data; }
   std::byte* bytes() { return value_->data; }
-  std::uint64_t id() const { return value_->id; }
+  std::uint64_t id() const { return value().id; }
   Value* handle() const { return value_; }
   // Nobody else holds this value or its bytes: it may be overwritten and given a new identity.
   bool unique() const {

@@ -2,6 +2,7 @@
 //
 // A Variable is a handle; copies name the same thing. Reading gives the current value, which stays
 // what it is even when the variable moves on: writing copies first where somebody still holds it.
+// To a tape all values of a variable are one source.
 #pragma once
 
 #include <memory>
@@ -18,13 +19,13 @@ class Variable {
            Category category = Category::parameters);
 
   explicit operator bool() const { return state_ != nullptr; }
-  const std::string& name() const { return state_->name; }
-  const Spec& spec() const { return state_->value.spec(); }
+  const std::string& name() const { return state().name; }
+  const Spec& spec() const { return state().value.spec(); }
   const Shape& shape() const { return spec().shape; }
-  bool trainable() const { return state_->trainable; }
+  bool trainable() const { return state().trainable; }
 
-  const Tensor& value() const { return state_->value; }
-  operator const Tensor&() const { return state_->value; }
+  const Tensor& value() const { return state().value; }
+  operator const Tensor&() const { return state().value; }
 
   void assign(const Tensor& value);  // same dtype and shape
 
@@ -46,6 +47,11 @@ class Variable {
     bool trainable;
     Category category;
   };
+  State& state() const {
+    if (!state_) empty();
+    return *state_;
+  }
+  [[noreturn]] static void empty();
   std::shared_ptr<State> state_;
 };
 
