@@ -108,13 +108,43 @@ std::vector<Case> cases(const Arrays& m) {
   return all;
 }
 
-double best(const std::vector<double>& times) {
-  return *std::min_element(times.begin(), times.end());
+struct Rounds {
+  std::vector<double> mine, yard;  // seconds
+  std::vector<double> ratio;       // the yardstick's time over the kernel's, for the bytes of each
+};
+
+double timed(const std::function<void()>& run) {
+  const double start = seconds_now();
+  run();
+  return seconds_now() - start;
 }
 
-// How much longer than the best round the middle one took, in percent.
-double spread(const std::vector<double>& times) {
-  return (median(times) / best(times) - 1) * 100;
+// The machine's memory and its clock change state from one moment to the next. So a kernel is held
+// against the passes right before and right after it, and the middle one of these ratios counts.
+Rounds measure(const Case& c, const Arrays& m, int rounds) {
+  const auto yardstick = [&](int variant) {
+    return timed([&] { pass(c.streams, variant, m.a, m.b, m.c, m.y, m.n * 4); });
+  };
+  int fastest = 0;
+  double least = 0;
+  for (int v = 0; v < variants(c.streams); ++v) {
+    std::vector<double> times;
+    for (int k = 0; k < 4; ++k) times.push_back(yardstick(v));
+    const double t = median({times[1], times[2], times[3]});
+    if (v == 0 || t < least) least = t, fastest = v;
+  }
+  const double yard_bytes = static_cast<double>(m.n) * 4 * (reads(c.streams) + writes(c.streams));
+  Rounds r;
+  timed(c.run);
+  double before = yardstick(fastest);
+  for (int k = 0; k < rounds; ++k) {
+    r.mine.push_back(timed(c.run));
+    const double after = yardstick(fastest);
+    r.yard.push_back((before + after) / 2);
+    r.ratio.push_back(r.yard.back() / yard_bytes * c.bytes / r.mine.back());
+    before = after;
+  }
+  return r;
 }
 
 }  // namespace
@@ -131,39 +161,25 @@ int main(int argc, char** argv) {
   }
   const std::size_t mebi = quick ? 32 : 64;
   const Arrays m(mebi << 20);
-  const int rounds = quick ? 7 : 15;
+  const int rounds = quick ? 9 : 15;
   const int threads = pool::threads();
   if (!json)
-    std::printf("%-28s %9s %8s  %8s %9s %8s  %8s\n", "case", "GB/s", "(spread)", "against", "GB/s",
-                "(spread)", "ratio");
+    std::printf("%-28s %9s  %8s %9s  %8s  %s\n", "case", "GB/s", "against", "GB/s", "ratio",
+                "(of all rounds)");
   for (const Case& c : cases(m)) {
-    // The kernel and every variant of its yardstick, in turn. Of each the best round counts: what
-    // else runs on the machine only ever adds to a time. The spread is that of the middle round.
-    std::vector<double> mine;
-    std::vector<std::vector<double>> yard(static_cast<std::size_t>(variants(c.streams)));
-    const double yard_bytes =
-        static_cast<double>(m.n) * 4 * (reads(c.streams) + writes(c.streams));
-    for (int round = 0; round <= rounds; ++round) {
-      for (std::size_t v = 0; v < yard.size(); ++v) {
-        const double start = seconds_now();
-        pass(c.streams, static_cast<int>(v), m.a, m.b, m.c, m.y, m.n * 4);
-        if (round > 0) yard[v].push_back(seconds_now() - start);
-      }
-      const double start = seconds_now();
-      c.run();
-      if (round > 0) mine.push_back(seconds_now() - start);
-    }
-    const std::vector<double>* fastest = &yard[0];
-    for (const auto& times : yard)
-      if (best(times) < best(*fastest)) fastest = &times;
-    const double gbs = c.bytes / best(mine) * 1e-9, yard_gbs = yard_bytes / best(*fastest) * 1e-9;
+    const Rounds r = measure(c, m, rounds);
+    const double ratio = median(r.ratio);
+    const double gbs = c.bytes / median(r.mine) * 1e-9;
     if (json) {
       std::printf("{\"bench\":\"kernels\",\"case\":\"%s %zuMi f32 %dt\",\"metric\":\"bandwidth\","
                   "\"value\":%.3f,\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
-                  c.name.c_str(), mebi, threads, gbs, name(c.streams), gbs / yard_gbs);
+                  c.name.c_str(), mebi, threads, gbs, name(c.streams), ratio);
     } else {
-      std::printf("%-28s %9.2f %7.0f%%  %8s %9.2f %7.0f%%  %8.2f\n", c.name.c_str(), gbs,
-                  spread(mine), name(c.streams), yard_gbs, spread(*fastest), gbs / yard_gbs);
+      const double yard_bytes =
+          static_cast<double>(m.n) * 4 * (reads(c.streams) + writes(c.streams));
+      const auto [low, high] = std::minmax_element(r.ratio.begin(), r.ratio.end());
+      std::printf("%-28s %9.2f  %8s %9.2f  %8.2f  (%.2f to %.2f)\n", c.name.c_str(), gbs,
+                  name(c.streams), yard_bytes / median(r.yard) * 1e-9, ratio, *low, *high);
     }
     std::fflush(stdout);
   }

@@ -80,7 +80,15 @@ HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
   std::size_t row = 0;
   for (; row + kRows <= s.rows; row += kRows) {
     each_vector<T>(s.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
-      f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, kRows>());
+      const std::size_t at = row * s.stride + j;
+      if (j * sizeof(T) % 64 == 0) {
+        const std::size_t after = soon_after<T>(j, s.columns, kRows, s.stride);
+        for (std::size_t r = 0; r < kRows; ++r) {
+          fetch_after(s.x + at + r * s.stride, after);
+          if (s.dy != nullptr) fetch_after(s.dy + at + r * s.stride, after);
+        }
+      }
+      f(j, at, amount, std::integral_constant<std::size_t, kRows>());
     });
   }
   for (; row <= s.rows; ++row) {
@@ -161,6 +169,7 @@ void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
     T* out = a.out + row * a.stride;
     if (a.dy == nullptr) {
       each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+        if (j * sizeof(T) % 64 == 0) fetch_after(x + j, kSoon);
         const auto v = hn::Sub(load(x + j, amount), load(c.shift + j, amount));
         store<T>(hn::MulAdd(v, load(c.scale + j, amount), load(c.level + j, amount)), out + j,
                  amount);
@@ -169,6 +178,10 @@ void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
     }
     const T* dy = a.dy + row * a.stride;
     each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+      if (j * sizeof(T) % 64 == 0) {
+        fetch_after(x + j, kSoon);
+        fetch_after(dy + j, kSoon);
+      }
       const auto v = hn::Sub(load(x + j, amount), load(c.shift + j, amount));
       const auto g = hn::Sub(load(dy + j, amount), load(c.level + j, amount));
       const auto dx = hn::NegMulAdd(v, load(c.slope + j, amount), g);

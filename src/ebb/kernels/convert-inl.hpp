@@ -17,7 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Lanes(d) values from p, widened. d is a tag of floats.
+// LoadHalf: Lanes(d) values from p, widened. HalfBits: v narrowed, as the bits of the type that the
+// pointer names. d is a tag of floats.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadHalf(D d, const bf16* p) {
   const hn::Rebind<std::uint16_t, D> d16;
@@ -27,7 +28,7 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const bf16* p) {
 }
 
 template <class D>
-HWY_INLINE void StoreHalf(hn::Vec<D> v, D, bf16* p) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D, hn::Vec<D> v, const bf16*) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -37,7 +38,7 @@ HWY_INLINE void StoreHalf(hn::Vec<D> v, D, bf16* p) {
   const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40));
   const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
   const auto result = hn::IfThenElse(is_nan, quiet, rounded);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, result)), d16, reinterpret_cast<std::uint16_t*>(p));
+  return hn::DemoteTo(d16, hn::BitCast(di, result));
 }
 
 #if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86 && !defined(HWY_DISABLE_F16C)
@@ -49,9 +50,9 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const f16* p) {
 }
 
 template <class D>
-HWY_INLINE void StoreHalf(hn::Vec<D> v, D, f16* p) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D, hn::Vec<D> v, const f16*) {
   const hn::Rebind<hwy::float16_t, D> d16;
-  hn::StoreU(hn::DemoteTo(d16, v), d16, reinterpret_cast<hwy::float16_t*>(p));
+  return hn::BitCast(hn::Rebind<std::uint16_t, D>(), hn::DemoteTo(d16, v));
 }
 
 #else
@@ -77,7 +78,7 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const f16* p) {
 }
 
 template <class D>
-HWY_INLINE void StoreHalf(hn::Vec<D> v, D d, f16* p) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D d, hn::Vec<D> v, const f16*) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -95,11 +96,16 @@ HWY_INLINE void StoreHalf(hn::Vec<D> v, D d, f16* p) {
   auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x38800000)), small, normal);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x477fefff)), hn::Set(du, 0x7c00), result);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7f800000)), nan, result);
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, hn::Or(result, sign))), d16,
-             reinterpret_cast<std::uint16_t*>(p));
+  return hn::DemoteTo(d16, hn::BitCast(di, hn::Or(result, sign)));
 }
 
 #endif
+
+template <class D, class Half>
+HWY_INLINE void StoreHalf(hn::Vec<D> v, D d, Half* p) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  hn::StoreU(HalfBits(d, v, p), d16, reinterpret_cast<std::uint16_t*>(p));
+}
 
 // n values widened into a buffer of floats, and back. The last few go through the same vectors.
 template <class Half>

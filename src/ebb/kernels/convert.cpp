@@ -21,7 +21,7 @@ namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
 template <class T>
-inline constexpr bool kHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+inline constexpr bool kHalf = map::kIsHalf<T>;
 
 // One value. The vector loops below give the same bits.
 template <class To, class From>
@@ -72,23 +72,17 @@ HWY_INLINE void ConvertVector(const float* from, std::int32_t* to) {
                             hn::ConvertTo(di, below)),
              di, to);
 }
-template <class Half>
-HWY_INLINE void ConvertVector(const Half* from, float* to) {
-  const hn::ScalableTag<float> d;
-  hn::StoreU(LoadHalf(d, from), d, to);
-}
-template <class Half>
-HWY_INLINE void ConvertVector(const float* from, Half* to) {
-  const hn::ScalableTag<float> d;
-  StoreHalf(hn::LoadU(d, from), d, to);
-}
-
 template <class From, class To>
 inline constexpr bool kByVectors =
-    (std::is_same_v<From, float> && (kHalf<To> || std::is_same_v<To, double> ||
-                                     std::is_same_v<To, std::int32_t>)) ||
-    (std::is_same_v<To, float> && (kHalf<From> || std::is_same_v<From, double> ||
-                                   std::is_same_v<From, std::int32_t>));
+    (std::is_same_v<From, float> &&
+     (std::is_same_v<To, double> || std::is_same_v<To, std::int32_t>)) ||
+    (std::is_same_v<To, float> &&
+     (std::is_same_v<From, double> || std::is_same_v<From, std::int32_t>));
+
+// Those between f32 and 16 bits are loads and stores of a map that computes nothing.
+template <class From, class To>
+inline constexpr bool kByMap = (std::is_same_v<From, float> && kHalf<To>) ||
+                               (kHalf<From> && std::is_same_v<To, float>);
 
 template <class From, class To>
 void ConvertTyped(const From* from, To* to, std::size_t n) {
@@ -104,23 +98,28 @@ void ConvertTyped(const From* from, To* to, std::size_t n) {
   for (; i < n; ++i) to[i] = ConvertOne<To>(from[i]);
 }
 
-// Large outputs go past the caches, as unsigned integers of their size.
+// Large outputs go past the caches.
 template <class From, class To>
 void ConvertLarge(const From* from, To* to, std::size_t n) {
-  using Bits = std::conditional_t<sizeof(To) == 2, std::uint16_t, To>;
-  map::InBlocks(reinterpret_cast<Bits*>(to), n, true, [&](std::size_t i, std::size_t m, Bits* p) {
-    ConvertTyped<From, To>(from + i, reinterpret_cast<To*>(p), m);
+  map::InBlocks(to, n, true, [&](std::size_t i, std::size_t m, To* p) {
+    ConvertTyped<From, To>(from + i, p, m);
   });
 }
 
 template <class From>
 void ConvertFrom(const From* from, Element to_element, void* to, std::size_t begin,
                  std::size_t end, bool stream) {
-  const auto go = [&]<class To>(To* first) {
-    if constexpr (kByVectors<From, To>) {
-      if (stream) return ConvertLarge<From, To>(from + begin, first + begin, end - begin);
+  const auto go = [&]<class To>(To* first) HWY_ATTR {
+    if constexpr (kByMap<From, To>) {
+      map::Map<true>(
+          first + begin, end - begin, stream, [](auto, auto v) EBB_MAP_LAMBDA { return v; },
+          map::Array<From>{from + begin});
+    } else {
+      if constexpr (kByVectors<From, To>) {
+        if (stream) return ConvertLarge<From, To>(from + begin, first + begin, end - begin);
+      }
+      ConvertTyped<From, To>(from + begin, first + begin, end - begin);
     }
-    ConvertTyped<From, To>(from + begin, first + begin, end - begin);
   };
   switch (to_element) {
     case Element::f32: return go(static_cast<float*>(to));

@@ -1,7 +1,7 @@
 // The loops under the elementwise kernels: a function of vectors, mapped over arrays.
 //
 // The last few elements of an array go through the same vector function as the rest, so a value's
-// result does not depend on where it stands.
+// result does not depend on where it stands. 16-bit floats are widened and narrowed in registers.
 
 #if defined(EBB_KERNELS_ELEMENTWISE_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_ELEMENTWISE_INL_HPP_
@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "ebb/kernels/convert-inl.hpp"
 #include "ebb/kernels/wide-inl.hpp"
@@ -27,6 +28,61 @@ namespace hn = hwy::HWY_NAMESPACE;
 #undef EBB_MAP_LAMBDA
 #define EBB_MAP_LAMBDA HWY_ATTR __attribute__((always_inline))
 
+template <class T>
+inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+template <class T>  // the type of the lanes in which elements of T are computed
+using LaneFor = std::conditional_t<kIsHalf<T>, float, T>;
+
+// Whole vectors (D plain or wide) of elements in memory.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadWhole(D d, const T* p) {
+  if constexpr (kIsHalf<T>) {
+    return LoadHalf(d, p);
+  } else {
+    return hn::LoadU(d, p);
+  }
+}
+template <class D, class T>
+HWY_INLINE VecOf<WideTag<D>> LoadWhole(WideTag<D>, const T* p) {
+  VecOf<WideTag<D>> r;
+  for (std::size_t k = 0; k < kWide; ++k) r.v[k] = LoadWhole(D(), p + k * hn::Lanes(D()));
+  return r;
+}
+template <class D, class T>
+HWY_INLINE void StoreWhole(hn::Vec<D> v, D d, T* p) {
+  if constexpr (kIsHalf<T>) {
+    StoreHalf(v, d, p);
+  } else {
+    hn::StoreU(v, d, p);
+  }
+}
+template <class D, class T>
+HWY_INLINE void StoreWhole(VecOf<WideTag<D>> v, WideTag<D>, T* p) {
+  for (std::size_t k = 0; k < kWide; ++k) StoreWhole(v.v[k], D(), p + k * hn::Lanes(D()));
+}
+// Past the caches; p on a whole vector of T. Two vectors of floats make one of halves.
+template <class D, class T>
+HWY_INLINE void StreamWhole(VecOf<WideTag<D>> v, WideTag<D> w, T* p) {
+  if constexpr (kIsHalf<T>) {
+    const hn::Repartition<std::uint16_t, D> d16;
+    for (std::size_t k = 0; k < kWide; k += 2) {
+      const auto low = HalfBits(D(), v.v[k], p), high = HalfBits(D(), v.v[k + 1], p);
+      hn::Stream(hn::Combine(d16, high, low), d16,
+                 reinterpret_cast<std::uint16_t*>(p + k * hn::Lanes(D())));
+    }
+  } else {
+    Stream(v, w, p);
+  }
+}
+template <class D, class T>
+HWY_INLINE void StreamWhole(hn::Vec<D> v, D d, T* p) {
+  if constexpr (kIsHalf<T>) {  // half a vector: nothing goes past the caches by halves
+    StoreHalf(v, d, p);
+  } else {
+    hn::Stream(v, d, p);
+  }
+}
+
 // The first n lanes from p, zeros above. Touches no byte past n.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> LoadPart(D d, const T* p, std::size_t n) {
@@ -35,7 +91,7 @@ HWY_INLINE hn::Vec<D> LoadPart(D d, const T* p, std::size_t n) {
 #endif
   HWY_ALIGN T lanes[hn::MaxLanes(d)] = {};
   std::memcpy(lanes, p, n * sizeof(T));
-  return hn::Load(d, lanes);
+  return LoadWhole(d, lanes);
 }
 
 template <class D, class T>
@@ -44,7 +100,7 @@ HWY_INLINE void StorePart(hn::Vec<D> v, D d, T* p, std::size_t n) {
   if constexpr (sizeof(T) >= 4) return hn::BlendedStore(v, hn::FirstN(d, n), d, p);
 #endif
   HWY_ALIGN T lanes[hn::MaxLanes(d)];
-  hn::Store(v, d, lanes);
+  StoreWhole(v, d, lanes);
   std::memcpy(p, lanes, n * sizeof(T));
 }
 
@@ -58,7 +114,7 @@ struct Array {
   const T* p;
   template <class D>
   HWY_INLINE VecOf<D> whole(D d, std::size_t i) const {
-    return LoadU(d, p + i);
+    return LoadWhole(d, p + i);
   }
   template <class D>
   HWY_INLINE hn::Vec<D> part(D d, std::size_t i, std::size_t n) const {
@@ -73,7 +129,7 @@ struct Array {
 };
 template <class T>
 struct Same {
-  T value;
+  LaneFor<T> value;
   template <class D>
   HWY_INLINE VecOf<D> whole(D d, std::size_t) const {
     return Set(d, value);
@@ -90,12 +146,13 @@ struct Same {
 // caches: they would not stay there, and reading them in to be overwritten costs bandwidth.
 template <bool kInStep, class T, class F, class... Operand>
 HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
-  const hn::ScalableTag<T> d;
+  const hn::ScalableTag<LaneFor<T>> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0, stop = 0;
   if (stream) {  // up to the first whole vector of y
-    const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(T) % lanes;
-    stop = past == 0 ? 0 : n < lanes - past ? n : lanes - past;
+    const std::size_t whole = lanes * sizeof(LaneFor<T>) / sizeof(T);
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(y) / sizeof(T) % whole;
+    stop = past == 0 ? 0 : n < whole - past ? n : whole - past;
   }
   for (;;) {
     while (i < stop) {
@@ -105,23 +162,23 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
     }
     if (stop == n) return;
     if constexpr (kInStep) {
-      const WideTag<hn::ScalableTag<T>> w;
+      const WideTag<hn::ScalableTag<LaneFor<T>>> w;
       for (; i + kWide * lanes <= n; i += kWide * lanes) {
         if (stream) (in.ahead(i, kWide * lanes), ...);
         const auto v = f(w, in.whole(w, i)...);
         if (stream) {
-          Stream(v, w, y + i);
+          StreamWhole(v, w, y + i);
         } else {
-          StoreU(v, w, y + i);
+          StoreWhole(v, w, y + i);
         }
       }
     } else {
       for (; i + lanes <= n; i += lanes) {
         const auto v = f(d, in.whole(d, i)...);
         if (stream) {
-          hn::Stream(v, d, y + i);
+          StreamWhole(v, d, y + i);
         } else {
-          hn::StoreU(v, d, y + i);
+          StoreWhole(v, d, y + i);
         }
       }
     }
@@ -130,13 +187,17 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
 }
 
 // Two operands, each an array (step 1) or one value (step 0).
-template <class T, class F>
+template <bool kInStep, class T, class F>
 HWY_INLINE void Map2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
                      std::size_t n, bool stream, F f) {
-  if (step_a && step_b) return Map<false>(y, n, stream, f, Array<T>{a}, Array<T>{b});
-  if (step_a) return Map<false>(y, n, stream, f, Array<T>{a}, Same<T>{*b});
-  if (step_b) return Map<false>(y, n, stream, f, Same<T>{*a}, Array<T>{b});
-  Map<false>(y, n, stream, f, Same<T>{*a}, Same<T>{*b});
+  const auto one = [](const T* p) -> Same<T> {
+    if constexpr (kIsHalf<T>) return {to_float(*p)};
+    else return {*p};
+  };
+  if (step_a && step_b) return Map<kInStep>(y, n, stream, f, Array<T>{a}, Array<T>{b});
+  if (step_a) return Map<kInStep>(y, n, stream, f, Array<T>{a}, one(b));
+  if (step_b) return Map<kInStep>(y, n, stream, f, one(a), Array<T>{b});
+  Map<kInStep>(y, n, stream, f, one(a), one(b));
 }
 
 // Work that goes through a buffer is done in blocks of this many elements.

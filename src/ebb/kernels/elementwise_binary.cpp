@@ -10,7 +10,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 
 #include "ebb/kernels/elementwise-inl.hpp"
-#include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/math_pow-inl.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -28,26 +28,28 @@ struct Row {
   bool stream;
 };
 
-// One line for each function: what it gives for the vectors u (of a) and v (of b).
-#define EBB_BINARY(name, expression)                                                          \
+// One line for each function: what it gives for the vectors u (of a) and v (of b). 16-bit floats go
+// several vectors in step, for whole vectors of them to store.
+#define EBB_BINARY(name, in_step, expression)                                                 \
   case Binary::name:                                                                          \
-    return map::Map2(a, step_a, b, step_b, y, n, stream,                                      \
-                     [](auto d, auto u, auto v) EBB_MAP_LAMBDA {                              \
-                       (void)d;                                                               \
-                       return expression;                                                     \
-                     })
+    return map::Map2<in_step>(a, step_a, b, step_b, y, n, stream,                             \
+                              [](auto d, auto u, auto v) EBB_MAP_LAMBDA {                     \
+                                (void)d;                                                      \
+                                return expression;                                            \
+                              })
 
 template <class T>
 void FloatRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
               std::size_t n, bool stream) {
+  constexpr bool kHalf = sizeof(T) == 2;
   switch (op) {
-    EBB_BINARY(add, hn::Add(u, v));
-    EBB_BINARY(sub, hn::Sub(u, v));
-    EBB_BINARY(mul, hn::Mul(u, v));
-    EBB_BINARY(div, hn::Div(u, v));
-    EBB_BINARY(pow, Pow(d, u, v));
-    EBB_BINARY(minimum, hn::IfThenElse(hn::Or(hn::Lt(u, v), hn::IsNaN(u)), u, v));
-    EBB_BINARY(maximum, hn::IfThenElse(hn::Or(hn::Gt(u, v), hn::IsNaN(u)), u, v));
+    EBB_BINARY(add, kHalf, Add(u, v));
+    EBB_BINARY(sub, kHalf, Sub(u, v));
+    EBB_BINARY(mul, kHalf, Mul(u, v));
+    EBB_BINARY(div, kHalf, Div(u, v));
+    EBB_BINARY(pow, false, Pow(d, u, v));
+    EBB_BINARY(minimum, kHalf, IfThenElse(Or(Lt(u, v), IsNaN(u)), u, v));
+    EBB_BINARY(maximum, kHalf, IfThenElse(Or(Gt(u, v), IsNaN(u)), u, v));
   }
 }
 #undef EBB_BINARY
@@ -91,7 +93,7 @@ void IntegerRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size
 #undef EBB_INTEGER
 }
 
-// 16-bit rows: both operands widened block by block, then handed to f.
+// Comparisons of 16-bit rows: both operands widened block by block, then handed to f.
 template <class Half, class F>
 HWY_INLINE void EachWidened(const Row& r, F f) {
   HWY_ALIGN float a[map::kBlock], b[map::kBlock];
@@ -107,15 +109,6 @@ HWY_INLINE void EachWidened(const Row& r, F f) {
   }
 }
 
-template <class Half>
-void HalfRow(Binary op, const Row& r) {
-  HWY_ALIGN float y[map::kBlock];
-  EachWidened<Half>(r, [&](const float* a, const float* b, std::size_t i, std::size_t m) HWY_ATTR {
-    FloatRow<float>(op, a, r.step_a, b, r.step_b, y, m, false);
-    NarrowBlock(y, static_cast<Half*>(r.y) + i, m);
-  });
-}
-
 void BinaryRow(Element element, Binary op, const Row& r) {
   const auto floats = [&]<class T>(T* y) HWY_ATTR {
     FloatRow<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b, y,
@@ -128,8 +121,8 @@ void BinaryRow(Element element, Binary op, const Row& r) {
   switch (element) {
     case Element::f32: return floats(static_cast<float*>(r.y));
     case Element::f64: return floats(static_cast<double*>(r.y));
-    case Element::bf16: return HalfRow<bf16>(op, r);
-    case Element::f16: return HalfRow<f16>(op, r);
+    case Element::bf16: return floats(static_cast<bf16*>(r.y));
+    case Element::f16: return floats(static_cast<f16*>(r.y));
     case Element::i32: return integers(static_cast<std::int32_t*>(r.y));
     case Element::i64: return integers(static_cast<std::int64_t*>(r.y));
     default: std::abort();

@@ -4,6 +4,15 @@
 #include "ebb/kernels/loss.hpp"
 #include "ebb/kernels/rows.hpp"
 
+#ifndef EBB_KERNELS_LOSS_CROSS_ENTROPY_ONCE_
+#define EBB_KERNELS_LOSS_CROSS_ENTROPY_ONCE_
+namespace ebb::kernels {
+namespace {
+constexpr std::size_t kRowsAtOnce = 32;
+}
+}  // namespace ebb::kernels
+#endif
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/loss_cross_entropy.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -15,24 +24,46 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
-// The loss of one row whose target is 1 - smoothing at the label and smoothing / n everywhere.
+// Of each row its maximum, and the logarithm of the sum of e^(x - max). Two rows are under way at a
+// time: the maximum of one, the exponentials of the one before it.
 template <class T>
-T sparse_loss(const T* x, std::size_t n, std::size_t label, T smoothing) {
-  const T max = row_max(x, n);
-  RowExpSum<T, false> exponentials(x, nullptr, max);
-  // Meanwhile the row after this one is fetched: nothing else asks for memory here.
-  const auto fetch = [&](std::size_t i, std::size_t k, auto) EBB_ROW_LAMBDA {
-    if (k * kRowLanes<T> * sizeof(T) % 64 == 0) fetch_after(x + i, n * sizeof(T));
-  };
-  walk_wide<T>(n, fetch, exponentials);
-  const T log_sum = log_of(exponentials.sum.total());
-  const T at_label = log_sum - (x[label] - max);
-  if (smoothing == 0) return at_label;
-  const auto vmax = hn::Set(RowTag<T>(), max);
-  const T below = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
-    return hn::Add(acc, hn::Sub(load(x + i, amount), vmax));
+void log_sums(const T* const* rows, std::size_t count, std::size_t n, T* max, T* log_sum) {
+  for (std::size_t t = 0; t < count + 1; ++t) {
+    const bool reads = t < count, sums = t >= 1;
+    RowMax<T> first(rows[reads ? t : 0]);
+    RowExpSum<T, false> second(rows[sums ? t - 1 : 0], nullptr, sums ? max[t - 1] : T(0));
+    if (reads && sums) {
+      walk_wide<T>(n, first, second);
+    } else if (sums) {
+      walk_wide<T>(n, second);
+    } else {
+      walk_wide<T>(n, first);
+    }
+    if (sums) log_sum[t - 1] = second.sum.total();
+    if (reads) max[t] = first.total();
+  }
+  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    store<T>(Log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
   });
-  return (1 - smoothing) * at_label + smoothing * (log_sum - below / static_cast<T>(n));
+}
+
+// The loss of each row, whose target is 1 - smoothing at the label and smoothing / n everywhere.
+template <class T>
+void sparse_losses(const T* const* rows, const std::size_t* labels, std::size_t count,
+                   std::size_t n, T smoothing, T* losses) {
+  T max[kRowsAtOnce], log_sum[kRowsAtOnce];
+  log_sums(rows, count, n, max, log_sum);
+  for (std::size_t row = 0; row < count; ++row) {
+    const T* x = rows[row];
+    losses[row] = log_sum[row] - (x[labels[row]] - max[row]);
+    if (smoothing == 0) continue;
+    const auto vmax = hn::Set(RowTag<T>(), max[row]);
+    const T below = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      return hn::Add(acc, hn::Sub(load(x + i, amount), vmax));
+    });
+    losses[row] = (1 - smoothing) * losses[row] +
+                  smoothing * (log_sum[row] - below / static_cast<T>(n));
+  }
 }
 
 template <class T>
@@ -80,8 +111,9 @@ void soft_gradient(const T* x, const T* t, T* dx, std::size_t n, T upstream) {
 }
 
 #define EBB_LOSS_TARGETS(T, suffix)                                                               \
-  T sparse_loss_##suffix(const T* x, std::size_t n, std::size_t label, T smoothing) {             \
-    return sparse_loss(x, n, label, smoothing);                                                   \
+  void sparse_losses_##suffix(const T* const* rows, const std::size_t* labels, std::size_t count, \
+                              std::size_t n, T smoothing, T* losses) {                            \
+    sparse_losses(rows, labels, count, n, smoothing, losses);                                     \
   }                                                                                               \
   void sparse_gradient_##suffix(const T* x, T* dx, std::size_t n, std::size_t label, T smoothing, \
                                 T upstream) {                                                     \
@@ -106,7 +138,7 @@ namespace {
 // The row functions of one element type, looked up once per call.
 template <class T>
 struct RowLosses {
-  T (*sparse_loss)(const T*, std::size_t, std::size_t, T);
+  void (*sparse_losses)(const T* const*, const std::size_t*, std::size_t, std::size_t, T, T*);
   void (*sparse_gradient)(const T*, T*, std::size_t, std::size_t, T, T);
   T (*soft_loss)(const T*, const T*, std::size_t);
   void (*soft_gradient)(const T*, const T*, T*, std::size_t, T);
@@ -116,13 +148,13 @@ template <class T>
 RowLosses<T> row_losses();
 
 #define EBB_LOSS_DISPATCH(T, suffix)                        \
-  HWY_EXPORT(sparse_loss_##suffix);                         \
+  HWY_EXPORT(sparse_losses_##suffix);                       \
   HWY_EXPORT(sparse_gradient_##suffix);                     \
   HWY_EXPORT(soft_loss_##suffix);                           \
   HWY_EXPORT(soft_gradient_##suffix);                       \
   template <>                                               \
   RowLosses<T> row_losses() {                               \
-    return {HWY_DYNAMIC_DISPATCH(sparse_loss_##suffix),     \
+    return {HWY_DYNAMIC_DISPATCH(sparse_losses_##suffix),   \
             HWY_DYNAMIC_DISPATCH(sparse_gradient_##suffix), \
             HWY_DYNAMIC_DISPATCH(soft_loss_##suffix),       \
             HWY_DYNAMIC_DISPATCH(soft_gradient_##suffix)};  \
@@ -157,16 +189,28 @@ void sparse_cross_entropy(const T* logits, const Label* labels, std::size_t rows
                           std::size_t classes, const SparseTargets& targets, T* sum,
                           std::int64_t* count, std::span<std::byte> scratch) {
   auto* losses = reinterpret_cast<T*>(scratch.data());
-  const auto row_loss = row_losses<T>().sparse_loss;
+  const auto row_losses_of = row_losses<T>().sparse_losses;
   const T smoothing = static_cast<T>(targets.smoothing);
-  pool::parallel_for(rows, grain_for(row_cost<T>(classes)),
-                     [&](std::size_t begin, std::size_t end) {
-                       for (std::size_t row = begin; row < end; ++row) {
-                         if (labels[row] == targets.ignore_index) continue;
-                         losses[row] = row_loss(logits + row * classes, classes,
-                                                static_cast<std::size_t>(labels[row]), smoothing);
-                       }
-                     });
+  // Rows that count, some at a time.
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    const T* row_at[kRowsAtOnce];
+    std::size_t place[kRowsAtOnce], label[kRowsAtOnce], count_here = 0;
+    T loss[kRowsAtOnce];
+    for (std::size_t row = begin; row < end; ++row) {
+      if (labels[row] != targets.ignore_index) {
+        row_at[count_here] = logits + row * classes;
+        label[count_here] = static_cast<std::size_t>(labels[row]);
+        place[count_here++] = row;
+      }
+      if (count_here == kRowsAtOnce || (row + 1 == end && count_here > 0)) {
+        row_losses_of(row_at, label, count_here, classes, smoothing, loss);
+        for (std::size_t i = 0; i < count_here; ++i) losses[place[i]] = loss[i];
+        count_here = 0;
+      }
+    }
+  };
+  const std::size_t grain = std::max(grain_for(row_cost<T>(classes)), kRowsAtOnce);
+  pool::parallel_for(rows, grain, part);
   for (std::size_t row = 0; row < rows; ++row) {
     if (labels[row] == targets.ignore_index) continue;
     *sum += losses[row];

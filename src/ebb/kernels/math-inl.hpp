@@ -6,7 +6,7 @@
 // f64 is there for references and gradient checks: each lane goes through the C library.
 //
 // Every function is a pure function of its lane: a value has one result wherever it stands. D is a
-// Highway tag or a WideTag (several vectors in step; not for Pow), V its vector.
+// Highway tag or a WideTag (several vectors in step), V its vector.
 
 #if defined(EBB_KERNELS_MATH_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_MATH_INL_HPP_
@@ -105,18 +105,24 @@ HWY_INLINE V ExpInRange(D d, V x) {
   return Mul(Mul(p, PowerOfTwo(d, half)), PowerOfTwo(d, Sub(n, half)));
 }
 
-// e^x for x in [-104, 0], subnormals included, in fewer steps: 2^(n + 64) is always a number, so
-// the exponent is added to the bits of the polynomial, and one product takes the 64 away.
+// 2^64 e^x for x in [-104, 0]. So raised it is never subnormal, and the exponent can be added to
+// the bits of the polynomial; who divides by a sum with it takes the 2^64 away for nothing.
+inline constexpr float kRaise = 0x1p64f;
 template <class D, class V>
-HWY_INLINE V ExpNegative(D d, V x) {
+HWY_INLINE V ExpRaised(D d, V x) {
   const SignedOf<D> di;
   const V magic = Set(d, kRoundMagic + 64);
   const V t = MulAdd(x, Set(d, kLog2e), magic);
   const V nf = Sub(t, magic);
   const V r = NegMulAdd(nf, Set(d, kLn2Lo), NegMulAdd(nf, Set(d, kLn2Hi), x));
   const V p = ExpReduced(d, r);
-  const V raised = BitCast(d, Add(BitCast(di, p), ShiftLeft<23>(BitCast(di, t))));
-  return Mul(raised, Set(d, 0x1p-64f));
+  return BitCast(d, Add(BitCast(di, p), ShiftLeft<23>(BitCast(di, t))));
+}
+
+// 2^64 e^-|x|, with -|x| cut off at -104.
+template <class D, class V>
+HWY_INLINE V ExpRaisedNegAbs(D d, V x) {
+  return ExpRaised(d, Max(Set(d, -104.0f), Or(x, Set(d, -0.0f))));
 }
 
 // e^x - 1 for x in [-25, 89].
@@ -133,6 +139,13 @@ HWY_INLINE V Expm1InRange(D d, V x) {
   return Add(h, h);
 }
 
+// 2^r for |r| <= 1/2.
+template <class D, class V>
+HWY_INLINE V Exp2Reduced(D d, V r) {
+  return Horner(d, r, 1.0f, 0.6931472154f, 0.2402265281f, 0.05550309706f, 0.009617689292f,
+                0.001340695078f, 0.0001559548891f);
+}
+
 // 2^(y + raise) where that lies in [2^-126, 2^128]; at the upper end it is infinity. In fewer steps
 // than e^x, for where absolute accuracy is enough: the rounding of a large y shows. (Some NaNs
 // become numbers.)
@@ -141,8 +154,7 @@ HWY_INLINE V Exp2(D d, V y, float raise = 0) {
   const SignedOf<D> di;
   const V magic = Set(d, kRoundMagic + raise);
   const V t = Add(y, magic);
-  const V p = Horner(d, Sub(y, Sub(t, magic)), 1.0f, 0.6931472154f, 0.2402265281f, 0.05550309706f,
-                     0.009617689292f, 0.001340695078f, 0.0001559548891f);
+  const V p = Exp2Reduced(d, Sub(y, Sub(t, magic)));
   return BitCast(d, Add(BitCast(di, p), ShiftLeft<23>(BitCast(di, t))));
 }
 
@@ -178,10 +190,10 @@ HWY_INLINE V LogSpecial(D d, V x, V result) {
   return IfThenElse(Eq(x, zero), Neg(inf), result);
 }
 
-// log(1 + y) for y in [0, 1], as 2 atanh(y / (2 + y)).
+// log(1 + y) for y in [0, 1], as 2 atanh(y / (2 + y)). y comes times kRaise.
 template <class D, class V>
 HWY_INLINE V Log1pUnit(D d, V y) {
-  const V s = Div(y, Add(y, Set(d, 2.0f)));
+  const V s = Div(y, Add(y, Set(d, 2 * kRaise)));
   const V z = Mul(s, s);
   const V p = Horner(d, z, 0.6666641632f, 0.4002152544f, 0.2800183035f, 0.2801187898f);
   return MulAdd(Mul(s, z), p, Add(s, s));
@@ -199,50 +211,74 @@ inline constexpr float kHalfPi1 = 1.5703125f, kHalfPi2 = 4.837512969970703125e-4
                        kHalfPi3 = 7.54978995489188216e-8f;
 #endif
 
-// sin(|x| + quarter pi/2), without the sign of x.
+// sin(r) for |r| <= pi/2.
 template <class D, class V>
-HWY_INLINE V SinQuarter(D d, V abs_x, int32_t quarter) {
+HWY_INLINE V SinReduced(D d, V r) {
+  const V z = Mul(r, r);
+  const V p = Horner(d, z, -0.1666665954f, 0.008333066083f, -0.0001980959013f, 2.605750762e-06f);
+  return MulAdd(Mul(r, z), p, r);
+}
+
+// x - n pi/2, for |x| <= kMaxAngle.
+template <class D, class V>
+HWY_INLINE V SubHalfPi(D d, V x, V n) {
+  V r = NegMulAdd(n, Set(d, kHalfPi1), x);
+  r = NegMulAdd(n, Set(d, kHalfPi2), r);
+  return NegMulAdd(n, Set(d, kHalfPi3), r);
+}
+
+// sin(|x|): |x| = n pi + r, and the sign changes with every n.
+template <class D, class V>
+HWY_INLINE V SinAbs(D d, V abs_x) {
+  const SignedOf<D> di;
+  const V magic = Set(d, kRoundMagic);
+  const V t = MulAdd(abs_x, Set(d, 0.318309886183790672f), magic);
+  const V n = Sub(t, magic);
+  const V s = SinReduced(d, SubHalfPi(d, abs_x, Add(n, n)));
+  return Xor(s, BitCast(d, ShiftLeft<31>(BitCast(di, t))));
+}
+
+// cos(|x|): |x| = n pi/2 + r; exact at 0, which a shifted sine is not.
+template <class D, class V>
+HWY_INLINE V CosAbs(D d, V abs_x) {
   const SignedOf<D> di;
   const V magic = Set(d, kRoundMagic);
   const V t = MulAdd(abs_x, Set(d, 0.636619772367581343f), magic);
-  const V n = Sub(t, magic);
-  V r = NegMulAdd(n, Set(d, kHalfPi1), abs_x);
-  r = NegMulAdd(n, Set(d, kHalfPi2), r);
-  r = NegMulAdd(n, Set(d, kHalfPi3), r);
+  const V r = SubHalfPi(d, abs_x, Sub(t, magic));
   const V z = Mul(r, r);
   const V s = MulAdd(
       Mul(r, z), Horner(d, z, -0.1666665491f, 0.00833217585f, -0.0001951697785f), r);
   const V c = MulAdd(
       Mul(z, z), Horner(d, z, 0.04166664681f, -0.00138873645f, 2.4438092e-5f),
       NegMulAdd(z, Set(d, 0.5f), Set(d, 1.0f)));
-  const auto q = Add(BitCast(di, t), Set(di, quarter));
+  const auto q = Add(BitCast(di, t), Set(di, 1));
   const auto odd = Eq(And(q, Set(di, 1)), Set(di, 1));
   const V sign = BitCast(d, ShiftLeft<30>(And(q, Set(di, 2))));
   return Xor(IfThenElse(RebindMask(d, odd), c, s), sign);
 }
 
-// The upper tail of the normal distribution, erfc(t / sqrt2) / 2 for t in [0, 40], in two factors:
-// gauss = e^(-t^2 / 2), and the result, which varies slowly.
+// t erfc(t / sqrt2) / 2 for t in [0, 15.5], where it has become 0: e^(-t^2 / 2) t N(t) / D(t).
 template <class D, class V>
-HWY_INLINE V NormalTailFactor(D d, V t, V& gauss) {
-  const V half = Set(d, 0.5f);
+HWY_INLINE V NormalTailMoment(D d, V t) {
   const V square = Mul(t, t);
-  const V rest = MulSub(t, t, square);  // what the square lost; it counts where t is large
-  gauss = ExpNegative(d, Max(Set(d, -104.0f), Mul(square, Set(d, -0.5f))));
-  gauss = NegMulAdd(Mul(half, rest), gauss, gauss);
-  // In z = t / (t + 3), which is small and sharp where t is, times 1 - z, which decays with it.
-  const V r = Div(Set(d, 1.0f), Add(t, Set(d, 3.0f)));
-  const V p = Horner(d, Mul(t, r), 0.5000000258f * 3, -0.6968302206f * 3, 0.3564196658f * 3,
-                     0.06847058404f * 3, -0.08504979782f * 3, -0.03897676757f * 3,
-                     -9.585164166e-5f * 3, 0.05145953887f * 3, -0.02244072082f * 3);
-  return Mul(r, p);
-}
-
-// For v: e = exp(-|v|) and r = 1 / (1 + e), of which sigmoid and its derivative are made.
-template <class D, class V>
-HWY_INLINE V SigmoidParts(D d, V v, V& e) {
-  e = ExpNegative(d, Max(Set(d, -104.0f), Or(v, Set(d, -0.0f))));
-  return Div(Set(d, 1.0f), Add(e, Set(d, 1.0f)));
+#if HWY_NATIVE_FMA
+  // 2^(64 - t^2 log2(e) / 2), with what the square lost: it shows where it is large.
+  const SignedOf<D> di;
+  const V half_log2e = Set(d, 0.5f * kLog2e), magic = Set(d, kRoundMagic + 64);
+  const V shifted = NegMulAdd(square, half_log2e, magic);
+  const V near = NegMulAdd(square, half_log2e, Sub(magic, shifted));
+  const V p = Exp2Reduced(d, NegMulAdd(MulSub(t, t, square), half_log2e, near));
+  const V gauss = BitCast(d, Add(BitCast(di, p), ShiftLeft<23>(BitCast(di, shifted))));
+#else
+  const V gauss = ExpRaised(d, Max(Set(d, -104.0f), Mul(square, Set(d, -0.5f))));
+#endif
+  const V n = Horner(d, t, 17.6472326f / kRaise, 11.01947365f / kRaise, 3.290903614f / kRaise,
+                     0.3982335387f / kRaise);
+  const V leading = Add(t, Set(d, 8.211890808f));
+  const V denominator = MulAdd(
+      t, MulAdd(t, MulAdd(t, leading, Set(d, 28.98849287f)), Set(d, 50.19983314f)),
+      Set(d, 35.29446575f));
+  return Div(Mul(gauss, Mul(t, n)), denominator);
 }
 
 // sigmoid(v) and its derivative, for v that are sums of a few products: with the absolute accuracy
@@ -351,7 +387,7 @@ HWY_INLINE V Sin(D d, V x) {
     return PerLane(d, x, [](double v) { return std::sin(v); });
   } else {
     const V a = Abs(x);
-    const V near = Xor(detail::SinQuarter(d, a, 0), Xor(a, x));
+    const V near = Xor(detail::SinAbs(d, a), Xor(a, x));
     const auto ok = Le(a, Set(d, detail::kMaxAngle));
     if (HWY_LIKELY(AllTrue(d, ok))) return near;
     const V far = PerLane(d, x, [](float v) {
@@ -367,7 +403,7 @@ HWY_INLINE V Cos(D d, V x) {
     return PerLane(d, x, [](double v) { return std::cos(v); });
   } else {
     const V a = Abs(x);
-    const V near = detail::SinQuarter(d, a, 1);
+    const V near = detail::CosAbs(d, a);
     const auto ok = Le(a, Set(d, detail::kMaxAngle));
     if (HWY_LIKELY(AllTrue(d, ok))) return near;
     const V far = PerLane(d, x, [](float v) {
@@ -393,18 +429,19 @@ HWY_INLINE V Erf(D d, V x) {
   if constexpr (kIsDouble<D>) {
     return PerLane(d, x, [](double v) { return std::erf(v); });
   } else {
+    // a N(a^2) / D(a^2); from 1.2 on 1 - 1 / u(a)^8. One division serves both. The first rounds in
+    // each of N, D, the product and the quotient: so up to 3 ulp, for half the work of 1 ulp.
     const V a = Min(Set(d, 4.0f), Abs(x));
-    const V z = Mul(a, a);
-    const V small = MulAdd(
-        a, Horner(d, z, 0.1283791666f, -0.376126337f, 0.1128369395f, -0.02685927091f,
-                  0.005200634523f, -0.0008137439496f, 8.345231746e-5f), a);
-    const V exponent = Mul(
-        a, Horner(d, a, 1.128648496f, 0.6351512897f, 0.1062369259f, -0.02376210816f,
-                  0.003642482184f, -0.0003228099886f, 1.123196176e-5f));
-    VecOf<SignedOf<D>> n;
-    const V p = detail::ExpReduced(d, detail::ReduceExp(d, Neg(exponent), n));
-    const V large = NegMulAdd(p, detail::PowerOfTwo(d, n), Set(d, 1.0f));
-    return CopySign(IfThenElse(Gt(a, Set(d, 0.925f)), large, small), x);
+    const V z = Mul(a, a), one = Set(d, 1.0f);
+    const V n = Horner(d, z, 217.1918464f, 21.87171011f, 6.44894443f);
+    const V leading = Add(z, Set(d, 14.31509205f));
+    const V m = MulAdd(z, MulAdd(z, leading, Set(d, 83.54370734f)), Set(d, 192.4812626f));
+    const V u = Horner(d, a, 1.021984285f, 0.05210657918f, 0.2399069574f, -0.1121149243f,
+                       0.07433793941f, -0.01895935313f, 0.002872348656f);
+    const V u2 = Mul(u, u), u4 = Mul(u2, u2);
+    const auto far = Gt(a, Set(d, 1.2f));
+    const V q = Div(IfThenElse(far, one, Mul(a, n)), IfThenElse(far, Mul(u4, u4), m));
+    return CopySign(IfThenElse(far, Sub(one, q), q), x);
   }
 }
 
@@ -413,9 +450,9 @@ HWY_INLINE V Sigmoid(D d, V x) {
   if constexpr (kIsDouble<D>) {
     return PerLane(d, x, [](double v) { return detail::SigmoidDouble(v); });
   } else {
-    V e;
-    const V r = detail::SigmoidParts(d, x, e);
-    return IfThenElse(Lt(x, Zero(d)), Mul(e, r), r);
+    // 1 / (1 + e) or e / (1 + e), with e = e^-|x|.
+    const V e = detail::ExpRaisedNegAbs(d, x), one = Set(d, detail::kRaise);
+    return Div(IfThenElse(Lt(x, Zero(d)), e, one), Add(e, one));
   }
 }
 
@@ -427,8 +464,7 @@ HWY_INLINE V Softplus(D d, V x) {
       return std::isnan(v) ? v : std::fmax(v, 0.0) + std::log1p(std::exp(-std::fabs(v)));
     });
   } else {
-    const V e = detail::ExpNegative(d, Max(Set(d, -104.0f), Or(x, Set(d, -0.0f))));
-    return Add(Max(Zero(d), x), detail::Log1pUnit(d, e));
+    return Add(Max(Zero(d), x), detail::Log1pUnit(d, detail::ExpRaisedNegAbs(d, x)));
   }
 }
 
@@ -440,10 +476,8 @@ HWY_INLINE V Gelu(D d, V x) {
       return v < -40 ? -0.0 : v * detail::NormalCdfDouble(v);
     });
   } else {
-    V gauss;
-    const V t = Min(Set(d, 40.0f), Abs(x));
-    const V factor = detail::NormalTailFactor(d, t, gauss);
-    return NegMulAdd(gauss, Mul(t, factor), Max(Zero(d), x));
+    const V t = Min(Set(d, 15.5f), Abs(x));
+    return Sub(Max(Zero(d), x), detail::NormalTailMoment(d, t));
   }
 }
 
@@ -515,78 +549,6 @@ HWY_INLINE V SiluGrad(D d, V x) {
 template <class D, class V>
 HWY_INLINE V Rsqrt(D d, V x) {
   return Div(Set(d, LaneOf<D>(1)), Sqrt(x));
-}
-
-namespace detail {
-
-// 2^(y log2 |x|) in f64, for x and y that came from f32 (so no subnormals in |x|).
-template <class D, class V>
-HWY_INLINE V PowDouble(D d, V abs_x, V y) {
-  const hn::RebindToUnsigned<D> du;
-  const auto bits = BitCast(du, abs_x);
-  const auto offset = Set(du, 0x3fe6a09e667f3bcdull);  // sqrt(1/2)
-  // Exponent with a bias of 2048, so that an unsigned shift does; then m in [sqrt.5, sqrt2).
-  const auto biased = ShiftRight<52>(
-      Add(Sub(bits, offset), Set(du, 0x7ffull << 52)));
-  const auto magic_bits = Set(du, 0x4330000000000000ull);  // 2^52
-  const V e = Sub(BitCast(d, Or(biased, magic_bits)),
-                      Set(d, 4503599627370496.0 + 2047.0));
-  const V m = BitCast(
-      d, Sub(bits, ShiftLeft<52>(Sub(biased, Set(du, 2047)))));
-  const V one = Set(d, 1.0);
-  const V s = Div(Sub(m, one), Add(m, one));
-  const V z = Mul(s, s);
-  const V p = Horner(d, z, 2.88539008177784963, 0.961796694113949931, 0.577077942201149217,
-                     0.412209267792800651, 0.319905104752669957, 0.282908121049843292);
-  V log2x = MulAdd(s, p, e);
-  const V inf = Set(d, std::numeric_limits<double>::infinity());
-  log2x = IfThenElse(Lt(abs_x, inf), log2x, abs_x);
-  log2x = IfThenElse(Eq(abs_x, Zero(d)), Neg(inf), log2x);
-  const V t = ClampKeepNaN(d, Mul(y, log2x), -200.0, 200.0);
-  const V magic = Set(d, 6755399441055744.0);  // 1.5 * 2^52
-  const V shifted = Add(t, magic);
-  const V r = Sub(t, Sub(shifted, magic));
-  const V q = Horner(d, r, 0.999999999961627823, 0.693147180728701688, 0.240226511987675368,
-                     0.0555041035285352222, 0.00961802716952186376, 0.00133339228315701315,
-                     0.000154693184099128357, 0.000015201908577986118);
-  const auto n = ShiftLeft<52>(BitCast(du, shifted));
-  const V result = BitCast(d, Add(BitCast(du, q), n));
-  return IfThenElse(Eq(t, t), result, t);
-}
-
-}  // namespace detail
-
-// x^y as C's pow: 1 where y is 0 or x is 1, the sign of odd powers, NaN for a root of a negative.
-template <class D, class V>
-HWY_INLINE V Pow(D d, V x, V y) {
-  if constexpr (kIsDouble<D>) {
-    HWY_ALIGN double xs[hn::MaxLanes(d)], ys[hn::MaxLanes(d)];
-    hn::Store(x, d, xs);
-    hn::Store(y, d, ys);
-    for (size_t i = 0; i < hn::Lanes(d); ++i) xs[i] = std::pow(xs[i], ys[i]);
-    return hn::Load(d, xs);
-  } else {
-    const hn::Half<D> dh;
-    const hn::RepartitionToWide<D> dw;
-    const V a = Abs(x);
-    const auto low = detail::PowDouble(dw, hn::PromoteTo(dw, hn::LowerHalf(a)),
-                                       hn::PromoteTo(dw, hn::LowerHalf(y)));
-    const auto high = detail::PowDouble(dw, hn::PromoteTo(dw, hn::UpperHalf(dh, a)),
-                                        hn::PromoteTo(dw, hn::UpperHalf(dh, y)));
-    V p = hn::Combine(d, hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
-    // y is an odd integer where it is an integer and its half is not; from 2^24 on all are even.
-    const V one = Set(d, 1.0f), half = Mul(y, Set(d, 0.5f));
-    const auto whole = Eq(Trunc(y), y);
-    const auto odd = And(whole, Ne(Trunc(half), half));
-    const V sign = Xor(x, a);
-    p = IfThenElse(odd, Or(p, sign), p);
-    const V inf = Set(d, std::numeric_limits<float>::infinity());
-    const auto negative = And(Lt(x, Zero(d)), Gt(x, Neg(inf)));
-    p = IfThenElse(AndNot(whole, negative), NaN(d), p);
-    const auto unit = Or(Eq(x, one), Eq(y, Zero(d)));
-    const auto minus_one = And(Eq(a, one), Eq(Abs(y), inf));  // (-1)^inf is 1
-    return IfThenElse(Or(unit, minus_one), one, p);
-  }
 }
 
 }  // namespace ebb::kernels::HWY_NAMESPACE

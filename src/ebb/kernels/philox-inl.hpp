@@ -43,37 +43,52 @@ struct PhiloxKeys {
 //
 // A 64-bit lane holds one 32-bit word of the state in its low half and leftovers above it, which
 // the widening multiply ignores. One vector takes the even blocks and one the odd ones, so that the
-// two zip into 32-bit lanes in order.
+// two zip into 32-bit lanes in order. A round is a chain of few steps: several vectors go in step.
+//
+// What the blocks of a call have in common is computed once: the words of the stream, and so their
+// products in round one, are the same in all; the high word of the block number is that of the
+// group and, with it, a product of round two.
 HWY_INLINE void philox_groups(const PhiloxKeys& keys, std::uint64_t stream, std::uint64_t group,
                               std::size_t groups, std::uint32_t* HWY_RESTRICT out) {
   const PhiloxTag d64;
   const hn::Repartition<std::uint32_t, decltype(d64)> d32;
   using V = hn::Vec<decltype(d64)>;
   constexpr std::size_t kBlocks = 2 * hn::MaxLanes(d64);  // blocks per pair of vectors: 16 at most
-  static_assert(16 % kBlocks == 0);
+  constexpr std::size_t kPairs = 16 / kBlocks < 2 ? 1 : 2;  // in step
+  static_assert(16 % (kPairs * kBlocks) == 0);
 
   const V m0 = hn::Set(d64, kPhiloxM0), m1 = hn::Set(d64, kPhiloxM1);
-  const V stream_lo = hn::Set(d64, stream & 0xFFFFFFFFu);
-  const V stream_hi = hn::Set(d64, stream >> 32);
   const auto widening = [&](V a, V b) HWY_ATTR {
     return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b));
   };
+  const auto key = [&](std::size_t round, int word) HWY_ATTR {
+    return hn::Load(d64, keys.rounds[round][word]);
+  };
+  // Round one, but for the product of the low word of the block number.
+  const V product = widening(m1, hn::Set(d64, stream & 0xFFFFFFFFu));
+  const V stream_part = hn::Xor(key(0, 0), hn::ShiftRight<32>(product));
+  const V high_part = hn::Xor(hn::Set(d64, stream >> 32), key(0, 1));
+  const V lane = hn::Iota(d64, 0), even = hn::Add(lane, lane);
 
   for (std::size_t g = 0; g < groups; ++g) {
-    for (std::size_t b = 0; b < 16; b += kBlocks) {
-      V c[2][4];
-      const std::uint64_t first = (group + g) * 16 + b;
-      for (int odd = 0; odd < 2; ++odd) {
-        const V lane = hn::Iota(d64, 0);
-        const V block =
-            hn::Add(hn::Set(d64, first + static_cast<std::uint64_t>(odd)), hn::Add(lane, lane));
-        c[odd][0] = block;
-        c[odd][1] = hn::ShiftRight<32>(block);
-        c[odd][2] = stream_lo;
-        c[odd][3] = stream_hi;
+    const std::uint64_t first = (group + g) * 16;
+    // Round two takes this in; a group's 16 blocks have one high word.
+    const V first_word = hn::Xor(hn::Set(d64, first >> 32), stream_part);
+    const V first_product = widening(m0, first_word);
+    for (std::size_t b = 0; b < 16; b += kPairs * kBlocks) {
+      V c[2 * kPairs][4];
+      for (std::size_t v = 0; v < 2 * kPairs; ++v) {
+        const V low = hn::Add(hn::Set(d64, first + b + v / 2 * kBlocks + v % 2), even);
+        const V p0 = widening(m0, low);
+        const V third_word = hn::Xor(high_part, hn::ShiftRight<32>(p0));
+        const V p1 = widening(m1, third_word);
+        c[v][0] = hn::Xor(hn::Xor(product, key(1, 0)), hn::ShiftRight<32>(p1));
+        c[v][1] = p1;
+        c[v][2] = hn::Xor(hn::Xor(p0, key(1, 1)), hn::ShiftRight<32>(first_product));
+        c[v][3] = first_product;
       }
-      for (const auto& round : keys.rounds) {
-        const V k0 = hn::Load(d64, round[0]), k1 = hn::Load(d64, round[1]);
+      for (std::size_t round = 2; round < kPhiloxRounds; ++round) {
+        const V k0 = key(round, 0), k1 = key(round, 1);
         for (auto& state : c) {  // what does not wait for the products comes first
           const V p0 = widening(m0, state[0]), p1 = widening(m1, state[2]);
           state[0] = hn::Xor(hn::Xor(state[1], k0), hn::ShiftRight<32>(p1));
@@ -82,10 +97,13 @@ HWY_INLINE void philox_groups(const PhiloxKeys& keys, std::uint64_t stream, std:
           state[3] = p0;
         }
       }
-      for (int word = 0; word < 4; ++word) {
-        const auto zipped = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c[1][word])),
-                                        hn::BitCast(d32, c[0][word]));
-        hn::StoreU(zipped, d32, out + g * kGroup + static_cast<std::size_t>(word) * 16 + b);
+      for (std::size_t pair = 0; pair < kPairs; ++pair) {
+        for (std::size_t word = 0; word < 4; ++word) {
+          const auto zipped =
+              hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c[2 * pair + 1][word])),
+                          hn::BitCast(d32, c[2 * pair][word]));
+          hn::StoreU(zipped, d32, out + g * kGroup + word * 16 + b + pair * kBlocks);
+        }
       }
     }
   }

@@ -58,6 +58,8 @@ namespace {
 
 constexpr std::size_t kPieces = 512;  // block results held at a time
 constexpr std::size_t kTile = 512;    // columns accumulated at a time
+constexpr std::size_t kLongPart = std::size_t{1} << 18;  // elements
+constexpr std::size_t kGroupBytes = std::size_t{32} << 10;  // of short runs taken together
 
 // A fold over all that makes up output element o, where the inner stretch is reduced.
 template <class T, class A>
@@ -66,24 +68,23 @@ A fold_runs(Fold fold, const Reduction& r, const T* x, A start, const A* centre)
   const Element element = element_of<T>();
   const std::size_t blocks = (r.inner + kReduceBlock - 1) / kReduceBlock;  // of one run
   const std::size_t pieces = r.reduced.size() * blocks;
-  if (pieces == 1) {
-    A only;
-    fold_block(element, fold, x, r.inner, centre, &only);
-    return combine<A>(fold, start, combine<A>(fold, identity<A>(fold), only));
-  }
   A part[kPieces], chain = start, run = identity<A>(fold);
   for (std::size_t first = 0; first < pieces; first += kPieces) {
     const std::size_t some = std::min(kPieces, pieces - first);
     const std::size_t length = std::min(r.inner, kReduceBlock);
-    pool::parallel_for(some, std::max<std::size_t>(1, kGrain / length),
-                       [&](std::size_t begin, std::size_t end) {
-                         for (std::size_t p = begin; p < end; ++p) {
-                           const std::size_t block = (first + p) % blocks * kReduceBlock;
-                           const T* at = x + r.reduced.offset((first + p) / blocks) + block;
-                           fold_block(element, fold, at, std::min(kReduceBlock, r.inner - block),
-                                      centre, &part[p]);
-                         }
-                       });
+    const auto fold_pieces = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t p = begin; p < end;) {
+        const std::size_t block = (first + p) % blocks, at = block * kReduceBlock;
+        // Whole blocks of one run go together.
+        const std::size_t whole = std::min(end - p, r.inner / kReduceBlock - block);
+        const Stretches here{std::max<std::size_t>(1, whole),
+                             std::min(kReduceBlock, r.inner - at), kReduceBlock, true};
+        const T* from = x + r.reduced.offset((first + p) / blocks) + at;
+        fold_blocks(element, fold, from, here, centre, &part[p]);
+        p += here.count;
+      }
+    };
+    pool::parallel_for(some, std::max<std::size_t>(1, kGrain / length), fold_pieces);
     for (std::size_t p = 0; p < some; ++p) {
       run = combine<A>(fold, run, part[p]);
       if ((first + p) % blocks + 1 == blocks) {
@@ -121,12 +122,12 @@ Fold fold_of(Reduce op) {
   }
 }
 
-// What var and logsumexp subtract first: from the sums, the means; from the maxima, a finite shift.
+// What var and logsumexp subtract first: from the sums, the means; from the maxima, a shift.
 template <class A>
 void to_centres(Reduce op, double count, A* c, std::size_t n) {
   for (std::size_t j = 0; j < n; ++j) {
     if (op == Reduce::var) c[j] /= static_cast<A>(count);
-    if (op == Reduce::logsumexp && !std::isfinite(c[j])) c[j] = 0;
+    if (op == Reduce::logsumexp && c[j] == identity<A>(Fold::max)) c[j] = 0;
   }
 }
 
@@ -139,20 +140,32 @@ void finish(Reduce op, double count, const ReduceOptions& options, const A* c, A
       for (std::size_t j = 0; j < n; ++j) acc[j] /= static_cast<A>(divisor);
     if (op == Reduce::logsumexp) {
       unary(Unary::log, acc, acc, n);
-      for (std::size_t j = 0; j < n; ++j) acc[j] += c[j];
+      for (std::size_t j = 0; j < n; ++j) acc[j] = std::isinf(c[j]) ? c[j] : acc[j] + c[j];
     }
   }
 }
 
-// Output elements y[0 .. n) whose inputs start at x: n is 1 where the inner stretch is reduced.
+// Whether an output is made of one run of one block, so that several are taken together.
+bool is_short(const Reduction& r) {
+  return r.inner_reduced && r.count == r.inner && r.inner <= kReduceBlock && r.inner > 0;
+}
+
+// Output elements y[0 .. n) whose inputs start at x: where the inner stretch is reduced, n is 1,
+// or, of short runs, they are `step` apart.
 template <class T>
-void reduce_outputs(Reduce op, const Reduction& r, const T* x, T* y, std::size_t n,
-                    const ReduceOptions& options) {
+void reduce_outputs(Reduce op, const Reduction& r, const T* x, std::size_t step, T* y,
+                    std::size_t n, const ReduceOptions& options) {
   using A = AccumulatorOf<T>;
+  using Fetch = Stretches::Fetch;
   alignas(64) A acc[kTile], centre[kTile];
   const double count = static_cast<double>(r.count);
-  const auto fold_all = [&](Fold fold, const A* c, A* to) {
-    if (r.inner_reduced) {
+  const auto fold_all = [&](Fold fold, Fetch fetch, const A* c, A* to) {
+    if (is_short(r)) {
+      A part[kTile];
+      fold_blocks(element_of<T>(), fold, x, {n, r.inner, step, false, fetch}, c, part);
+      for (std::size_t j = 0; j < n; ++j)
+        to[j] = combine<A>(fold, to[j], combine<A>(fold, identity<A>(fold), part[j]));
+    } else if (r.inner_reduced) {
       to[0] = fold_runs(fold, r, x, to[0], c);
     } else {
       fold_tile(fold, r, x, n, c, to);
@@ -164,7 +177,7 @@ void reduce_outputs(Reduce op, const Reduction& r, const T* x, T* y, std::size_t
     if (centred) {
       const Fold first = op == Reduce::var ? Fold::sum : Fold::max;
       std::fill_n(centre, n, identity<A>(first));
-      fold_all(first, nullptr, centre);
+      fold_all(first, Fetch::even_lines_after, nullptr, centre);
       to_centres(op, count, centre, n);
     }
   }
@@ -175,7 +188,7 @@ void reduce_outputs(Reduce op, const Reduction& r, const T* x, T* y, std::size_t
   } else {
     convert(y, acc, n);
   }
-  fold_all(fold, centred ? centre : nullptr, acc);
+  fold_all(fold, centred ? Fetch::odd_lines_after : Fetch::soon, centred ? centre : nullptr, acc);
   finish(op, count, options, centre, acc, n);
   if constexpr (std::is_same_v<A, T>) {
     std::copy_n(acc, n, y);
@@ -193,17 +206,28 @@ std::size_t tile_width(const Reduction& r) {
   return std::max<std::size_t>(1, width);
 }
 
-// Calls task(x offset, y offset, n) for stretches of outputs, on all threads.
-template <class Task>
+// Calls task(x offset, step, y offset, n) for stretches of outputs, on all threads.
+template <class T, class Task>
 void each_output(const Reduction& r, Task task) {
   if (r.outputs == 0) return;
   if (r.inner_reduced) {
     // Few outputs of many elements each: one after the other, the threads work inside.
     const bool inside = r.count >= 2 * kGrain && r.outputs < 64;
+    // Of large arrays parts are long: what is fetched ahead of a part's end is another's.
+    const std::size_t part = r.outputs * r.count >= 32 * kLongPart ? kLongPart : kGrain;
     const std::size_t grain =
-        inside ? r.outputs : std::max<std::size_t>(1, kGrain / (r.count + 16));
+        inside ? r.outputs : std::max<std::size_t>(1, part / (r.count + 16));
+    // Runs that lie evenly go together, as many as stay in the core's own cache.
+    const std::size_t loop = r.kept.rank == 0 ? 1 : r.kept.dim[r.kept.rank - 1];
+    const std::size_t step = r.kept.rank == 0 ? 0 : r.kept.step[r.kept.rank - 1];
+    const std::size_t most =
+        is_short(r) ? std::clamp<std::size_t>(kGroupBytes / (r.inner * sizeof(T)), 4, kTile) : 1;
     pool::parallel_for(r.outputs, grain, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t o = begin; o < end; ++o) task(r.kept.offset(o), o, 1);
+      for (std::size_t o = begin; o < end;) {
+        const std::size_t n = std::min({most, end - o, loop - o % loop});
+        task(r.kept.offset(o), step, o, n);
+        o += n;
+      }
     });
     return;
   }
@@ -212,7 +236,7 @@ void each_output(const Reduction& r, Task task) {
   pool::parallel_for(r.kept.size() * tiles, grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
       const std::size_t outer = t / tiles, column = t % tiles * width;
-      task(r.kept.offset(outer) + column, outer * r.inner + column,
+      task(r.kept.offset(outer) + column, 1, outer * r.inner + column,
            std::min(width, r.inner - column));
     }
   });
@@ -234,8 +258,8 @@ bool larger(A a, A b) {
 
 template <class T>
 void reduce(Reduce op, const Reduction& r, const T* x, T* y, ReduceOptions options) {
-  each_output(r, [&](std::size_t from, std::size_t to, std::size_t n) {
-    reduce_outputs(op, r, x + from, y + to, n, options);
+  each_output<T>(r, [&](std::size_t from, std::size_t step, std::size_t to, std::size_t n) {
+    reduce_outputs(op, r, x + from, step, y + to, n, options);
   });
 }
 
@@ -249,19 +273,22 @@ void argmax(const Reduction& r, const T* x, std::int64_t* y) {
       return v;
     }
   };
-  each_output(r, [&](std::size_t from, std::size_t to, std::size_t n) {
+  each_output<T>(r, [&](std::size_t from, std::size_t step, std::size_t to, std::size_t n) {
     if (r.inner_reduced) {
-      // The largest by vectors, then the first place that holds it.
-      const A best = fold_runs<T, A>(Fold::max, r, x + from, identity<A>(Fold::max), nullptr);
-      std::int64_t place = 0;
-      for (std::size_t i = 0;; ++i) {
-        const T* run = x + from + r.reduced.offset(i);
-        std::size_t j = 0;
-        while (j < r.inner && !same(value(run[j]), best)) ++j;
-        place += static_cast<std::int64_t>(j);
-        if (j < r.inner) break;
+      for (std::size_t o = 0; o < n; ++o) {
+        // The largest by vectors, then the first place that holds it.
+        const T* start = x + from + o * step;
+        const A best = fold_runs<T, A>(Fold::max, r, start, identity<A>(Fold::max), nullptr);
+        std::int64_t place = 0;
+        for (std::size_t i = 0;; ++i) {
+          const T* run = start + r.reduced.offset(i);
+          std::size_t j = 0;
+          while (j < r.inner && !same(value(run[j]), best)) ++j;
+          place += static_cast<std::int64_t>(j);
+          if (j < r.inner) break;
+        }
+        y[to + o] = place;
       }
-      y[to] = place;
       return;
     }
     A best[kTile];

@@ -1,5 +1,6 @@
 #include "ebb/kernels/reduce_leaf.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,13 +11,12 @@
 #include "ebb/kernels/convert-inl.hpp"
 #include "ebb/kernels/elementwise-inl.hpp"
 #include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/softmax-inl.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
-
-inline constexpr std::size_t kLanes = 16;  // virtual: the same for every vector width
 
 template <Fold kFold, class D, class V>
 HWY_INLINE V TakeIn(D d, V acc, V x, V c) {
@@ -44,44 +44,92 @@ A Neutral(Fold fold, A c) {
   return identity<A>(fold);
 }
 
-template <Fold kFold, class A>
-HWY_INLINE A FoldLanes(const A* x, std::size_t n, A centre) {
-  const hn::CappedTag<A, kLanes> d;
-  using V = hn::Vec<decltype(d)>;
-  constexpr std::size_t kWidth = hn::MaxLanes(d), kVectors = kLanes / kWidth;
-  const V c = hn::Set(d, centre);
-  V acc[kVectors];
-  for (std::size_t k = 0; k < kVectors; ++k) acc[k] = hn::Set(d, identity<A>(kFold));
-  std::size_t i = 0;
-  if constexpr (kFold == Fold::exps && sizeof(A) == 4) {
-    // The exponentials of several vectors in step; each is added to its lanes in turn, as below.
-    const WideTag<hn::CappedTag<A, kLanes>> w;
-    constexpr std::size_t kStep = kWide * kWidth;
-    static_assert(kStep % kLanes == 0);
-    for (; i + kStep <= n; i += kStep) {
-      const auto e = Exp(w, Sub(LoadU(w, x + i), Set(w, centre)));
-      for (std::size_t k = 0; k < kWide; ++k)
-        acc[k % kVectors] = hn::Add(acc[k % kVectors], e.v[k]);
+// Two accumulators into one.
+template <Fold kFold, class V>
+HWY_INLINE V Join(V a, V b) {
+  if constexpr (kFold == Fold::squares || kFold == Fold::exps) {
+    return hn::Add(a, b);
+  } else {
+    return TakeIn<kFold>(hn::DFromV<V>(), a, b, a);
+  }
+}
+
+// Stretches side by side: each has its own lanes and its own chain, which leaves gaps that the
+// others fill; and memory gives more to several streams than to one.
+template <class A>
+inline constexpr std::size_t kAbreast = kVirtualLanes / kRowLanes<A> <= 2 ? 4 : 2;
+
+template <Fold kFold, class A, std::size_t kCount>
+HWY_INLINE void FoldLanes(const A* x, const Stretches& s, std::size_t first, const A* centres,
+                          A* to) {
+  const RowTag<A> d;
+  x += first * s.step;
+  A centre[kCount] = {};
+  for (std::size_t r = 0; r < kCount && centres != nullptr; ++r)
+    centre[r] = centres[s.one_centre ? 0 : first + r];
+  constexpr std::size_t kWidth = kRowLanes<A>, kVectors = kVirtualLanes / kWidth;
+  constexpr std::size_t kBytes = kVirtualLanes * sizeof(A);
+  RowVec<A> acc[kCount][kVectors], c[kCount];
+  for (std::size_t r = 0; r < kCount; ++r) {
+    c[r] = hn::Set(d, centre[r]);
+    for (auto& lanes : acc[r]) lanes = hn::Set(d, identity<A>(kFold));
+  }
+  // 16 elements of each stretch, those of stretch r at from + r * apart.
+  const auto take_in = [&](const A* from, std::size_t apart) EBB_ROW_LAMBDA {
+    constexpr std::size_t kAll = kCount * kVectors;
+    RowVec<A> v[kAll];
+    for (std::size_t j = 0; j < kAll; ++j)
+      v[j] = hn::LoadU(d, from + j / kVectors * apart + j % kVectors * kWidth);
+    if constexpr (kFold == Fold::exps) {
+      for (std::size_t j = 0; j < kAll; ++j) v[j] = hn::Sub(v[j], c[j / kVectors]);
+      exp_below_each<A, true>(v);
     }
+    for (std::size_t j = 0; j < kAll; ++j) {
+      auto& lanes = acc[j / kVectors][j % kVectors];
+      lanes = TakeIn<kFold == Fold::exps ? Fold::sum : kFold>(d, lanes, v[j], c[j / kVectors]);
+    }
+  };
+  const std::size_t after = s.count * s.step * sizeof(A);
+  std::size_t i = 0;
+  for (; i + kVirtualLanes <= s.n; i += kVirtualLanes) {
+    std::size_t ahead = after;
+    bool fetch = true;
+    if (s.fetch == Stretches::Fetch::soon) {
+      ahead = soon_after<A>(i, s.n, kCount, s.step);
+    } else {
+      fetch = (i / kVirtualLanes % 2 == 1) == (s.fetch == Stretches::Fetch::odd_lines_after);
+    }
+    if (fetch) {
+      for (std::size_t r = 0; r < kCount; ++r) {
+        for (std::size_t byte = 0; byte < kBytes; byte += 64)
+          fetch_after(x + r * s.step + i, ahead + byte);
+      }
+    }
+    take_in(x + i, s.step);
   }
-  for (; i + kLanes <= n; i += kLanes) {
-    // The next row, or block, is on its way while this one ends.
-    hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(x + i) +
-                                                map::kAheadBytes));
-    for (std::size_t k = 0; k < kVectors; ++k)
-      acc[k] = TakeIn<kFold>(d, acc[k], hn::LoadU(d, x + i + k * kWidth), c);
+  if (i < s.n) {
+    HWY_ALIGN A rest[kCount][kVirtualLanes];
+    for (std::size_t r = 0; r < kCount; ++r) {
+      std::fill_n(rest[r], kVirtualLanes, Neutral<A>(kFold, centre[r]));
+      std::memcpy(rest[r], x + r * s.step + i, (s.n - i) * sizeof(A));
+    }
+    take_in(rest[0], kVirtualLanes);
   }
-  HWY_ALIGN A lanes[kLanes];
-  if (i < n) {
-    for (std::size_t k = 0; k < kLanes; ++k)
-      lanes[k] = i + k < n ? x[i + k] : Neutral<A>(kFold, centre);
-    for (std::size_t k = 0; k < kVectors; ++k)
-      acc[k] = TakeIn<kFold>(d, acc[k], hn::Load(d, lanes + k * kWidth), c);
+  for (std::size_t r = 0; r < kCount; ++r) {
+    for (std::size_t half = kVectors / 2; half > 0; half /= 2)
+      for (std::size_t k = 0; k < half; ++k) acc[r][k] = Join<kFold>(acc[r][k], acc[r][k + half]);
+    to[first + r] = fold_of_lanes(d, acc[r][0], [](auto a, auto b) EBB_ROW_LAMBDA {
+      return Join<kFold>(a, b);
+    });
   }
-  for (std::size_t k = 0; k < kVectors; ++k) hn::Store(acc[k], d, lanes + k * kWidth);
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2)
-    for (std::size_t l = 0; l < half; ++l) lanes[l] = combine<A>(kFold, lanes[l], lanes[l + half]);
-  return lanes[0];
+}
+
+template <Fold kFold, class A>
+void FoldStretches(const A* x, const Stretches& s, const A* c, A* to) {
+  constexpr std::size_t kCount = kFold == Fold::exps ? 2 : kAbreast<A>;
+  std::size_t r = 0;
+  for (; r + kCount <= s.count; r += kCount) FoldLanes<kFold, A, kCount>(x, s, r, c, to);
+  for (; r < s.count; ++r) FoldLanes<kFold, A, 1>(x, s, r, c, to);
 }
 
 // Four rows at a time: the accumulators are read and written a quarter as often.
@@ -98,6 +146,10 @@ HWY_INLINE void FoldColumns(const A* x, std::size_t rows, std::size_t step, std:
     for (; j + lanes <= n; j += lanes) {
       const auto centre = kCentred ? hn::LoadU(d, c + j) : hn::Zero(d);
       auto v = hn::LoadU(d, acc + j);
+      if (j * sizeof(A) % 64 == 0) {
+        const std::size_t ahead = soon_after<A>(j, n, 4, step);
+        for (std::size_t k = 0; k < 4; ++k) fetch_after(row + k * step + j, ahead);
+      }
       for (std::size_t k = 0; k < 4; ++k)
         v = TakeIn<kFold>(d, v, hn::LoadU(d, row + k * step + j), centre);
       hn::StoreU(v, d, acc + j);
@@ -121,16 +173,15 @@ HWY_INLINE void FoldColumns(const A* x, std::size_t rows, std::size_t step, std:
 }
 
 template <class A>
-A FloatBlock(Fold fold, const A* x, std::size_t n, A c) {
+void FloatBlocks(Fold fold, const A* x, const Stretches& s, const A* c, A* to) {
   switch (fold) {
-    case Fold::sum: return FoldLanes<Fold::sum>(x, n, c);
-    case Fold::prod: return FoldLanes<Fold::prod>(x, n, c);
-    case Fold::max: return FoldLanes<Fold::max>(x, n, c);
-    case Fold::min: return FoldLanes<Fold::min>(x, n, c);
-    case Fold::squares: return FoldLanes<Fold::squares>(x, n, c);
-    case Fold::exps: return FoldLanes<Fold::exps>(x, n, c);
+    case Fold::sum: return FoldStretches<Fold::sum>(x, s, c, to);
+    case Fold::prod: return FoldStretches<Fold::prod>(x, s, c, to);
+    case Fold::max: return FoldStretches<Fold::max>(x, s, c, to);
+    case Fold::min: return FoldStretches<Fold::min>(x, s, c, to);
+    case Fold::squares: return FoldStretches<Fold::squares>(x, s, c, to);
+    case Fold::exps: return FoldStretches<Fold::exps>(x, s, c, to);
   }
-  std::abort();
 }
 
 template <class A>
@@ -148,10 +199,11 @@ void FloatRows(Fold fold, const A* x, std::size_t rows, std::size_t step, std::s
 
 // Integer sums have the same bits in any order: plain loops.
 template <class A>
-A IntegerBlock(Fold fold, const A* x, std::size_t n) {
-  A acc = identity<A>(fold);
-  for (std::size_t i = 0; i < n; ++i) acc = combine<A>(fold, acc, x[i]);
-  return acc;
+void IntegerBlocks(Fold fold, const A* x, const Stretches& s, A* to) {
+  for (std::size_t r = 0; r < s.count; ++r) {
+    to[r] = identity<A>(fold);
+    for (std::size_t i = 0; i < s.n; ++i) to[r] = combine<A>(fold, to[r], x[r * s.step + i]);
+  }
 }
 
 template <class A>
@@ -161,10 +213,12 @@ void IntegerRows(Fold fold, const A* x, std::size_t rows, std::size_t step, std:
 }
 
 template <class Half>
-float HalfBlock(Fold fold, const Half* x, std::size_t n, float c) {
+void HalfBlocks(Fold fold, const Half* x, const Stretches& s, const float* c, float* to) {
   HWY_ALIGN float wide[kReduceBlock];
-  WidenBlock(x, wide, n);
-  return FloatBlock<float>(fold, wide, n, c);
+  for (std::size_t r = 0; r < s.count; ++r) {
+    WidenBlock(x + r * s.step, wide, s.n);
+    FloatBlocks<float>(fold, wide, {1, s.n, s.n}, c ? c + r : c, to + r);
+  }
 }
 
 template <class Half>
@@ -180,20 +234,23 @@ void HalfRows(Fold fold, const Half* x, std::size_t rows, std::size_t step, std:
   }
 }
 
-void BlockOf(Element element, Fold fold, const void* x, std::size_t n, const void* c, void* acc) {
-  const auto put = [&]<class A>(A value) { std::memcpy(acc, &value, sizeof(A)); };
-  const auto centre = [&]<class A>(A zero) { return c ? *static_cast<const A*>(c) : zero; };
+void BlocksOf(Element element, Fold fold, const void* x, const Stretches& s, const void* c,
+              void* to) {
+  const auto* cf = static_cast<const float*>(c);
+  auto* f = static_cast<float*>(to);
   switch (element) {
-    case Element::f32:
-      return put(FloatBlock(fold, static_cast<const float*>(x), n, centre(0.0f)));
+    case Element::f32: return FloatBlocks(fold, static_cast<const float*>(x), s, cf, f);
     case Element::f64:
-      return put(FloatBlock(fold, static_cast<const double*>(x), n, centre(0.0)));
-    case Element::bf16:
-      return put(HalfBlock(fold, static_cast<const bf16*>(x), n, centre(0.0f)));
-    case Element::f16:
-      return put(HalfBlock(fold, static_cast<const f16*>(x), n, centre(0.0f)));
-    case Element::i32: return put(IntegerBlock(fold, static_cast<const std::int32_t*>(x), n));
-    case Element::i64: return put(IntegerBlock(fold, static_cast<const std::int64_t*>(x), n));
+      return FloatBlocks(fold, static_cast<const double*>(x), s, static_cast<const double*>(c),
+                         static_cast<double*>(to));
+    case Element::bf16: return HalfBlocks(fold, static_cast<const bf16*>(x), s, cf, f);
+    case Element::f16: return HalfBlocks(fold, static_cast<const f16*>(x), s, cf, f);
+    case Element::i32:
+      return IntegerBlocks(fold, static_cast<const std::int32_t*>(x), s,
+                           static_cast<std::int32_t*>(to));
+    case Element::i64:
+      return IntegerBlocks(fold, static_cast<const std::int64_t*>(x), s,
+                           static_cast<std::int64_t*>(to));
     default: std::abort();
   }
 }
@@ -226,12 +283,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::kernels {
-HWY_EXPORT(BlockOf);
+HWY_EXPORT(BlocksOf);
 HWY_EXPORT(RowsOf);
 
-void fold_block(Element element, Fold fold, const void* x, std::size_t n, const void* c,
-                void* acc) {
-  HWY_DYNAMIC_DISPATCH(BlockOf)(element, fold, x, n, c, acc);
+void fold_blocks(Element element, Fold fold, const void* x, const Stretches& stretches,
+                 const void* c, void* acc) {
+  HWY_DYNAMIC_DISPATCH(BlocksOf)(element, fold, x, stretches, c, acc);
 }
 
 void fold_rows(Element element, Fold fold, const void* x, std::size_t rows, std::size_t step,

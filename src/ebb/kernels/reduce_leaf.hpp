@@ -10,7 +10,7 @@
 
 namespace ebb::kernels {
 
-// How an element x enters an accumulator. c is a value per output.
+// How an element x enters an accumulator. c is a value per output; for exps, at least x.
 enum class Fold { sum, prod, max, min, squares /* (x - c)^2 */, exps /* e^(x - c) */ };
 
 inline constexpr std::size_t kReduceBlock = 4096;
@@ -51,8 +51,19 @@ inline A combine(Fold fold, A a, A b) {
   }
 }
 
-// *acc = the fold of n <= 4096 elements in the canonical order of a block.
-void fold_block(Element element, Fold fold, const void* x, std::size_t n, const void* c, void* acc);
+// Stretches of n elements, `step` apart.
+struct Stretches {
+  std::size_t count, n, step;
+  bool one_centre = false;  // c is one value for all of them; else a value for each
+  // What is asked of memory meanwhile: all lines soon to be read; or, where the stretches are read
+  // twice, every second line of what follows them in one pass and the others in the other, so that
+  // neither pass leaves memory idle.
+  enum class Fetch { soon, even_lines_after, odd_lines_after } fetch = Fetch::soon;
+};
+
+// acc[s] = the fold of the n <= 4096 elements of stretch s in the canonical order of a block.
+void fold_blocks(Element element, Fold fold, const void* x, const Stretches& stretches,
+                 const void* c, void* acc);
 
 // acc[j] takes in x[i * step + j] for i = 0, 1, ... rows - 1, for each j < n. c[j], where used.
 void fold_rows(Element element, Fold fold, const void* x, std::size_t rows, std::size_t step,

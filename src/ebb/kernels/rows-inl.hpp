@@ -84,6 +84,7 @@ HWY_INLINE void store(RowVec<T> v, T* p, std::size_t n) {
 // Asks for what comes some way after p, where p is the first of a line: rows follow one another,
 // and one core gets more from memory when told so early. Past the end of an array it does nothing.
 inline constexpr std::size_t kAhead = 2048;  // bytes
+inline constexpr std::size_t kSoon = 1024;   // where the array is also written, or several are read
 template <class T>
 HWY_INLINE void fetch_after(const T* p, std::size_t bytes = kAhead) {
   hwy::Prefetch(reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) + bytes));
@@ -95,6 +96,15 @@ HWY_INLINE void fetch_after(const T* p, std::size_t k, Whole) {
 }
 template <class T>
 HWY_INLINE void fetch_after(const T*, std::size_t, std::size_t) {}
+
+// Where `rows` rows of n, `stride` elements apart, are read side by side, then the rows after them:
+// how many bytes after element i of one of them lies what is read kSoon bytes later.
+template <class T>
+HWY_INLINE std::size_t soon_after(std::size_t i, std::size_t n, std::size_t rows,
+                                  std::size_t stride) {
+  const bool same_row = i + kSoon / sizeof(T) < n;
+  return kSoon + (same_row ? 0 : (rows * stride - n) * sizeof(T));
+}
 
 // How a result is stored: whole vectors as Out says (Whole or Streamed), a partial one as it is.
 template <class Out>
@@ -122,6 +132,25 @@ HWY_INLINE void each_vector(std::size_t n, F&& f) {
   if (i < n) f(i, n - i);
 }
 
+// The last steps of a fold in the canonical order: lane l takes in lane l + 4, then + 2, + 1.
+template <class D, class Join>
+HWY_INLINE hn::TFromD<D> fold_of_lanes(D d, hn::Vec<D> v, Join&& join) {
+  using T = hn::TFromD<D>;
+  if constexpr (hn::MaxLanes(d) * sizeof(T) > 16) {
+    const hn::Half<D> half;
+    return fold_of_lanes(half, join(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), join);
+  } else if constexpr (sizeof(T) == 4) {
+    v = join(v, hn::Shuffle1032(v));
+    return hn::GetLane(join(v, hn::Shuffle2301(v)));
+  } else {
+    return hn::GetLane(join(v, hn::Shuffle01(v)));
+  }
+}
+template <class D>
+HWY_INLINE hn::TFromD<D> sum_of_lanes(D d, hn::Vec<D> v) {
+  return fold_of_lanes(d, v, [](auto a, auto b) EBB_ROW_LAMBDA { return hn::Add(a, b); });
+}
+
 // A sum along a row in the canonical order, one vector at a time.
 template <class T>
 struct RowSum {
@@ -137,16 +166,13 @@ struct RowSum {
   HWY_INLINE void set(std::size_t k, RowVec<T> next, std::size_t n) {
     lanes[k] = hn::IfThenElse(hn::FirstN(RowTag<T>(), n), next, lanes[k]);
   }
-  HWY_INLINE T total() {
+  HWY_INLINE T total() const {
+    RowVec<T> sum[K];
+    for (std::size_t k = 0; k < K; ++k) sum[k] = lanes[k];
     for (std::size_t half = K / 2; half > 0; half /= 2) {
-      for (std::size_t k = 0; k < half; ++k) lanes[k] = hn::Add(lanes[k], lanes[k + half]);
+      for (std::size_t k = 0; k < half; ++k) sum[k] = hn::Add(sum[k], sum[k + half]);
     }
-    HWY_ALIGN T last[N];
-    hn::Store(lanes[0], RowTag<T>(), last);
-    for (std::size_t half = N / 2; half > 0; half /= 2) {
-      for (std::size_t l = 0; l < half; ++l) last[l] += last[l + half];
-    }
-    return last[0];
+    return sum_of_lanes(RowTag<T>(), sum[0]);
   }
 };
 

@@ -72,10 +72,16 @@ HWY_INLINE VI lookup_eighth(VI bits) {
     return hn::IfThenElse(hn::MaskFromVec(hn::BroadcastSignBit(hn::ShiftLeft<29>(bits))), high,
                           low);
   } else {
+#if HWY_ARCH_X86 && !HWY_IS_DEBUG_BUILD
+    const auto at = hn::IndicesFromVec(d, bits);  // the instruction looks at the low bits alone
+#else
     const auto at = hn::IndicesFromVec(d, hn::And(bits, hn::Set(d, 7)));
+#endif
     return hn::TableLookupLanes(hn::LoadU(d, kEighths), at);
   }
 }
+
+inline constexpr float kLn2 = 0.693147180559945309f;
 
 // e^x for x <= 0 (and up to 88), for kCount vectors in step: each step is a chain, and several
 // chains keep the machine busy. In f32 results below 2^-126 are some number from 0 to that: beside
@@ -83,7 +89,10 @@ HWY_INLINE VI lookup_eighth(VI bits) {
 //
 // x = k ln2 / 8 + r, and e^x = 2^(k/8) e^r. The float t holds k + 8 * 127 in its low bits: shifted
 // by 20 they are exponent bits and three more, which the table makes a mantissa.
-template <class T, std::size_t kCount>
+//
+// kTerms: for terms of a sum in which the e^0 of the maximum stands as well. k ln2 / 8 is then
+// taken off in one piece, which costs |x| 2^-25 of e^x: less than a rounding of the sum.
+template <class T, bool kTerms = false, std::size_t kCount>
 HWY_INLINE void exp_below_each(RowVec<T> (&x)[kCount]) {
   const RowTag<T> d;
   if constexpr (sizeof(T) == 8) {
@@ -98,8 +107,12 @@ HWY_INLINE void exp_below_each(RowVec<T> (&x)[kCount]) {
     }
     for (std::size_t i = 0; i < kCount; ++i) {
       const auto k = hn::Sub(t[i], magic);
-      r[i] = hn::NegMulAdd(k, hn::Set(d, detail::kLn2Lo / 8),
-                           hn::NegMulAdd(k, hn::Set(d, detail::kLn2Hi / 8), x[i]));
+      if constexpr (kTerms) {
+        r[i] = hn::NegMulAdd(k, hn::Set(d, kLn2 / 8), x[i]);
+      } else {
+        r[i] = hn::NegMulAdd(k, hn::Set(d, detail::kLn2Lo / 8),
+                             hn::NegMulAdd(k, hn::Set(d, detail::kLn2Hi / 8), x[i]));
+      }
     }
     for (std::size_t i = 0; i < kCount; ++i) {
       const auto bits = hn::BitCast(di, t[i]);
@@ -113,15 +126,15 @@ HWY_INLINE void exp_below_each(RowVec<T> (&x)[kCount]) {
   }
 }
 
-template <class T>
+template <class T, bool kTerms = false>
 HWY_INLINE RowVec<T> exp_below(RowVec<T> x) {
   RowVec<T> one[1] = {x};
-  exp_below_each<T>(one);
+  exp_below_each<T, kTerms>(one);
   return one[0];
 }
 
 // f(i, k, e^(x - max)) for the vectors of x, several in step.
-template <class T, class F>
+template <class T, bool kTerms, class F>
 HWY_INLINE void wide_exponentials(const T* x, std::size_t i, RowVec<T> max, F&& f) {
   constexpr std::size_t N = kRowLanes<T>, K = kVirtualLanes / N, kStep = kWideStep / N;
   constexpr std::size_t kCount = kStep < 4 ? kStep : 4;
@@ -130,7 +143,7 @@ HWY_INLINE void wide_exponentials(const T* x, std::size_t i, RowVec<T> max, F&& 
     for (std::size_t j = 0; j < kCount; ++j) {
       e[j] = hn::Sub(load(x + i + (v + j) * N, Whole()), max);
     }
-    exp_below_each<T>(e);
+    exp_below_each<T, kTerms>(e);
     for (std::size_t j = 0; j < kCount; ++j) f(i + (v + j) * N, (v + j) % K, e[j]);
   }
 }
@@ -147,7 +160,7 @@ struct RowExpSum {
       : x(row), keep(to), max(hn::Set(RowTag<T>(), row_max)) {}
   template <class Amount>
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
-    const auto e = exp_below<T>(hn::Sub(load(x + i, amount), max));
+    const auto e = exp_below<T, !kKeep>(hn::Sub(load(x + i, amount), max));
     if constexpr (kKeep) store<T>(e, keep + i, amount);
     sum.set(k, hn::Add(sum.lanes[k], e), amount);
   }
@@ -156,29 +169,7 @@ struct RowExpSum {
       if constexpr (kKeep) store<T>(e, keep + i, Whole());
       sum.set(k, hn::Add(sum.lanes[k], e), Whole());
     };
-    wide_exponentials(x, first, max, use);
-  }
-};
-
-// e^(x - max) / sum, from x.
-template <class T, class Out>
-struct RowExpScaled {
-  const T* x;
-  T* y;
-  RowVec<T> max, factor;
-
-  HWY_INLINE RowExpScaled(const T* row, T* to, T row_max, T scale)
-      : x(row), y(to), max(hn::Set(RowTag<T>(), row_max)), factor(hn::Set(RowTag<T>(), scale)) {}
-  template <class Amount>
-  HWY_INLINE void operator()(std::size_t i, std::size_t, Amount amount) {
-    const auto e = exp_below<T>(hn::Sub(load(x + i, amount), max));
-    store<T>(hn::Mul(e, factor), y + i, stored<Out>(amount));
-  }
-  HWY_INLINE void wide(std::size_t first) {
-    const auto use = [&](std::size_t i, std::size_t, RowVec<T> e) EBB_ROW_LAMBDA {
-      store<T>(hn::Mul(e, factor), y + i, stored<Out>(Whole()));
-    };
-    wide_exponentials(x, first, max, use);
+    wide_exponentials<T, !kKeep>(x, first, max, use);
   }
 };
 

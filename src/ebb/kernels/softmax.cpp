@@ -29,44 +29,37 @@ namespace {
 // Three rows are under way at a time: the maximum of one, the exponentials of the one before it,
 // the result of the one before that. So memory is read and written evenly while the arithmetic goes
 // on.
-// The exponentials wait for their sum on the stack; those of long rows in y, or, where y should not
-// come into the caches, are computed again.
+// The exponentials wait for their sum on the stack; those of long rows, by turns, in the last two
+// rows of y. Those two stay in the core's own cache, however large y is, until their own results
+// come to stand there.
 template <class T, class Out, bool kLong>
 void softmax_rows(const T* x, T* y, std::size_t rows, std::size_t n) {
-  constexpr bool kAgain = kLong && std::is_same_v<Out, Streamed>;
   constexpr std::size_t kMost = kLong ? 1 : kLongestWaiting / sizeof(T);
   constexpr std::size_t kSkew = 1088 / sizeof(T);  // so that no two rows share all their low bits
   HWY_ALIGN T waiting[2][kMost + kSkew];
-  const auto between = [&](std::size_t row) { return kLong ? y + row * n : waiting[row % 2]; };
-  T max = 0, last_max = 0, factor = 0;
+  const auto between = [&](std::size_t row) {
+    return kLong ? y + (rows - 1 - (rows - 1 - row) % 2) * n : waiting[row % 2];
+  };
+  T max = 0, factor = 0;
   for (std::size_t t = 0; t < rows + 2; ++t) {
     const bool reads = t < rows, sums = t >= 1 && t <= rows, writes = t >= 2;
     const std::size_t summed = sums ? t - 1 : 0, written = writes ? t - 2 : 0;
     RowMax<T> first(x + (reads ? t : 0) * n);
-    RowExpSum<T, !kAgain> second(x + summed * n, between(summed), max);
+    RowExpSum<T, true> second(x + summed * n, between(summed), max);
+    const T* from = between(written);
     T* to = y + written * n;
-    const auto all = [&](auto& third) EBB_ROW_LAMBDA {
-      if (reads && sums && writes) {
-        walk_wide<T>(n, first, second, third);
-      } else {
-        if (writes) walk_wide<T>(n, third);
-        if (sums) walk_wide<T>(n, second);
-        if (reads) walk_wide<T>(n, first);
-      }
+    const auto vfactor = hn::Set(RowTag<T>(), factor);
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+      store<T>(hn::Mul(load(from + i, amount), vfactor), to + i, stored<Out>(amount));
     };
-    if constexpr (kAgain) {
-      RowExpScaled<T, Out> third(x + written * n, to, last_max, factor);
-      all(third);
+    if (reads && sums && writes) {
+      walk_wide<T>(n, first, second, third);
     } else {
-      const T* from = between(written);
-      const auto vfactor = hn::Set(RowTag<T>(), factor);
-      const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
-        store<T>(hn::Mul(load(from + i, amount), vfactor), to + i, stored<Out>(amount));
-      };
-      all(third);
+      if (writes) walk_wide<T>(n, third);
+      if (sums) walk_wide<T>(n, second);
+      if (reads) walk_wide<T>(n, first);
     }
     factor = T(1) / second.sum.total();
-    last_max = max;
     max = first.total();
   }
 }

@@ -109,6 +109,7 @@ HWY_INLINE VecOf<WideTag<D>> NaN(WideTag<D> d) {
 EBB_WIDE_1(Neg)
 EBB_WIDE_1(Abs)
 EBB_WIDE_1(Sqrt)
+EBB_WIDE_1(IsNaN)
 EBB_WIDE_2(Add)
 EBB_WIDE_2(Sub)
 EBB_WIDE_2(Mul)
