@@ -11,23 +11,29 @@
 #include <cstdint>
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/per_axis.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
 namespace ebb {
 
 struct Conv2dOptions {
-  std::array<std::int64_t, 2> stride{1, 1};    // height, width
-  std::array<std::int64_t, 4> padding{};       // zeros at top, bottom, left, right
-  std::array<std::int64_t, 2> dilation{1, 1};  // from one tap of the kernel to the next
+  PerAxis<2> stride = 1;    // height, width
+  PerAxis<4> padding = 0;   // zeros at top, bottom, left, right
+  PerAxis<2> dilation = 1;  // from one tap of the kernel to the next
   std::int64_t groups = 1;                     // channels are convolved within their group
   bool operator==(const Conv2dOptions&) const = default;
 };
 
 struct Conv1dOptions {
   std::int64_t stride = 1;
-  std::array<std::int64_t, 2> padding{};  // before, after
+  PerAxis<2> padding = 0;  // before, after
   std::int64_t dilation = 1;
   std::int64_t groups = 1;
 };
+
+}  // namespace ebb
+
+namespace ebb::ops {
 
 struct Conv2d {  // x, weight, perhaps bias
   static constexpr auto name = "conv2d";
@@ -39,6 +45,7 @@ struct Conv2d {  // x, weight, perhaps bias
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input < 2 ? Needs::input(1 - input) : Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b001); }
 };
 
 struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pixels
@@ -52,6 +59,7 @@ struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pi
   void run(In dy, In weight, Out dx, Scratch scratch) const;
   Needs needs(int input) const { return Needs::input(1 - input); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b01); }
 };
 
 struct Conv2dWeightGrad {  // x, dy, with `accumulate` what to add to
@@ -66,14 +74,9 @@ struct Conv2dWeightGrad {  // x, dy, with `accumulate` what to add to
   void run(Ins in, Out dw, Scratch scratch) const;
   Needs needs(int input) const { return input < 2 ? Needs::input(1 - input) : Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
+  std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
-
-Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
-              const Conv2dOptions& options = {});
-
-// x (N, L, Cin), weight (Cout, K, Cin / groups) → y (N, OL, Cout)
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
-              const Conv1dOptions& options = {});
 
 Tensor conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in_h,
                          std::int64_t in_w, const Conv2dOptions& options = {});
@@ -82,5 +85,16 @@ Tensor conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in
 Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, std::int64_t kernel_h,
                           std::int64_t kernel_w, const Conv2dOptions& options = {},
                           Tensor into = {});
+
+}  // namespace ebb::ops
+
+namespace ebb {
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dOptions& options = {});
+
+// x (N, L, Cin), weight (Cout, K, Cin / groups) → y (N, OL, Cout)
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv1dOptions& options = {});
 
 }  // namespace ebb

@@ -10,23 +10,29 @@
 #include <cstdint>
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/per_axis.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
 namespace ebb {
 
 struct Pool2dOptions {
-  std::array<std::int64_t, 2> window{2, 2};  // height, width
-  std::array<std::int64_t, 2> stride{};      // 0: that of the window
-  std::array<std::int64_t, 4> padding{};     // top, bottom, left, right; smaller than the window
-  bool count_padding = false;                // in means: cells of the padding count, as zeros
+  PerAxis<2> window = 2;       // height, width
+  PerAxis<2> stride = 0;       // 0: that of the window
+  PerAxis<4> padding = 0;      // top, bottom, left, right; smaller than the window
+  bool count_padding = false;  // in means: cells of the padding count, as zeros
   bool operator==(const Pool2dOptions&) const = default;
 };
 
 struct Pool1dOptions {
   std::int64_t window = 2;
   std::int64_t stride = 0;
-  std::array<std::int64_t, 2> padding{};
+  PerAxis<2> padding = 0;
   bool count_padding = false;
 };
+
+}  // namespace ebb
+
+namespace ebb::ops {
 
 struct MaxPool2d {
   static constexpr auto name = "max_pool2d";
@@ -37,6 +43,7 @@ struct MaxPool2d {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
 };
 
 struct MaxPool2dGrad {  // x, dy: dy at the first of each window's largest cells
@@ -48,6 +55,7 @@ struct MaxPool2dGrad {  // x, dy: dy at the first of each window's largest cells
   void run(In x, In dy, Out dx, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b11); }
 };
 
 struct MaxPool2dPick {  // x, v: what v holds at the first of each window's largest cells of x
@@ -59,6 +67,7 @@ struct MaxPool2dPick {  // x, v: what v holds at the first of each window's larg
   void run(In x, In v, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b11); }
 };
 
 struct AvgPool2d {
@@ -70,6 +79,7 @@ struct AvgPool2d {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
 };
 
 struct AvgPool2dGrad {  // dy: the gradient of an x of in_h × in_w pixels
@@ -82,7 +92,17 @@ struct AvgPool2dGrad {  // dy: the gradient of an x of in_h × in_w pixels
   void run(In dy, Out dx, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
 };
+
+Tensor max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& options = {});
+Tensor max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& options = {});
+Tensor avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
+                       const Pool2dOptions& options = {});
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 Tensor max_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
@@ -90,10 +110,5 @@ Tensor avg_pool2d(const Tensor& x, const Pool2dOptions& options = {});
 // x (N, L, C) → y (N, OL, C)
 Tensor max_pool1d(const Tensor& x, const Pool1dOptions& options = {});
 Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& options = {});
-
-Tensor max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& options = {});
-Tensor max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& options = {});
-Tensor avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
-                       const Pool2dOptions& options = {});
 
 }  // namespace ebb
