@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,12 +78,12 @@ auto met(Call call, F f) -> decltype(f()) {
   return meet(call) == Outcome::failed ? -1 : restarted(f);
 }
 
-// Moves at most `bytes`; a fault may shorten that.
+// Moves at most `bytes`; a fault may shorten that, to a multiple of `unit`.
 template <class F>
-ssize_t moved(Call call, std::size_t bytes, F f) {
+ssize_t moved(Call call, std::size_t bytes, F f, std::size_t unit = 1) {
   const Outcome outcome = meet(call);
   if (outcome == Outcome::failed) return -1;
-  if (outcome == Outcome::shorten) bytes = std::max<std::size_t>(1, bytes / 2);
+  if (outcome == Outcome::shorten) bytes = std::max(unit, bytes / 2 / unit * unit);
   return restarted([&] { return f(bytes); });
 }
 
@@ -151,13 +153,43 @@ File File::create(const std::string& path) {
   return open(path, {.access = Access::write, .create = true, .truncate = true});
 }
 
+File File::temporary(const std::string& folder, bool direct) {
+  constexpr mode_t kPrivate = 0600;
+  static std::atomic<unsigned> serial{0};
+  if (folder.find('\0') != std::string::npos) fail("make a file in", folder.c_str(), ENOENT);
+  const auto opened = [&](int flags) {
+    flags |= O_CLOEXEC | O_RDWR;
+    const int nameless = met(
+        Call::open, [&] { return ::open(folder.c_str(), flags | O_TMPFILE | O_EXCL, kPrivate); });
+    if (nameless >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return nameless;
+    const std::string name =
+        fmt::format("{}/.ebb-{}-{}.tmp", folder, ::getpid(), serial.fetch_add(1));
+    const int named =
+        met(Call::open, [&] { return ::open(name.c_str(), flags | O_CREAT | O_EXCL, kPrivate); });
+    if (named >= 0) ::unlink(name.c_str());
+    return named;
+  };
+  int descriptor = opened(direct ? O_DIRECT : 0);
+  if (descriptor < 0 && direct && errno == EINVAL) {
+    direct = false;
+    descriptor = opened(0);
+  }
+  if (descriptor < 0) fail("make a file in", folder, errno);
+  File file(descriptor, folder);
+  file.direct_ = direct;
+  return file;
+}
+
 File::File(int descriptor, std::string path) : descriptor_(descriptor), path_(std::move(path)) {}
 
 File::File(File&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)) {}
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      direct_(other.direct_),
+      path_(std::move(other.path_)) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
+  std::swap(direct_, other.direct_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -183,9 +215,12 @@ void File::read(std::span<std::byte> to) {
 void File::read_at(std::uint64_t offset, std::span<std::byte> to) {
   const off_t start = checked_offset("read", path_, offset, to.size());
   read_fully(path_, to.size(), [&](std::size_t done, std::size_t left) {
-    return moved(Call::read, left, [&](std::size_t bytes) {
-      return ::pread(descriptor_, to.data() + done, bytes, start + static_cast<off_t>(done));
-    });
+    return moved(
+        Call::read, left,
+        [&](std::size_t bytes) {
+          return ::pread(descriptor_, to.data() + done, bytes, start + static_cast<off_t>(done));
+        },
+        direct_ ? kDirectAlignment : 1);
   });
 }
 
@@ -202,9 +237,12 @@ void File::write(std::string_view text) { write(std::as_bytes(std::span(text)));
 void File::write_at(std::uint64_t offset, std::span<const std::byte> from) {
   const off_t start = checked_offset("write", path_, offset, from.size());
   write_fully(path_, from.size(), [&](std::size_t done, std::size_t left) {
-    return moved(Call::write, left, [&](std::size_t bytes) {
-      return ::pwrite(descriptor_, from.data() + done, bytes, start + static_cast<off_t>(done));
-    });
+    return moved(
+        Call::write, left,
+        [&](std::size_t bytes) {
+          return ::pwrite(descriptor_, from.data() + done, bytes, start + static_cast<off_t>(done));
+        },
+        direct_ ? kDirectAlignment : 1);
   });
 }
 
@@ -238,6 +276,61 @@ void File::truncate(std::uint64_t size) {
 
 void File::sync() {
   if (met(Call::sync, [&] { return ::fsync(descriptor_); }) < 0) fail("sync", path_, errno);
+}
+
+void File::reserve(std::uint64_t bytes) {
+  const off_t end = checked_offset("reserve room in", path_, bytes);
+  if (bytes == 0) return;
+  const auto room = [&] {
+    struct statfs info;
+    if (::fstatfs(descriptor_, &info) < 0) return std::uint64_t{0};
+    return static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
+  };
+  // Asked first: a file system may hand out all it has before it finds that it is not enough.
+  const std::uint64_t before = room();
+  int result = met(Call::reserve, [&] {
+    if (before >= bytes) return ::fallocate(descriptor_, 0, 0, end);
+    errno = ENOSPC;
+    return -1;
+  });
+  if (result < 0 && errno == EOPNOTSUPP) result = ::ftruncate(descriptor_, end);
+  if (result < 0)
+    fail("reserve room in", path_, errno,
+         fmt::format(": {} bytes are needed, {} are free there", bytes, before));
+}
+
+void File::write_back(std::uint64_t offset, std::uint64_t bytes) {
+  const off_t start = checked_offset("write back", path_, offset, bytes);
+  const int result = met(Call::sync, [&] {
+    constexpr unsigned kAll =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    const int ranged = ::sync_file_range(descriptor_, start, static_cast<off_t>(bytes), kAll);
+    return ranged < 0 && (errno == ENOSYS || errno == EINVAL) ? ::fdatasync(descriptor_) : ranged;
+  });
+  if (result < 0) fail("write back", path_, errno, fmt::format(" at offset {}", offset));
+  drop_cached(offset, bytes);
+}
+
+void File::drop_cached(std::uint64_t offset, std::uint64_t bytes) {
+  const off_t start = checked_offset("drop", path_, offset, bytes);
+  // Advice: where it is not taken, the kernel reclaims clean pages by itself.
+  ::posix_fadvise(descriptor_, start, static_cast<off_t>(bytes), POSIX_FADV_DONTNEED);
+}
+
+void File::set_direct(bool direct) {
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (flags < 0 || ::fcntl(descriptor_, F_SETFL, direct ? flags | O_DIRECT : flags & ~O_DIRECT) < 0)
+    fail(direct ? "use direct transfers on" : "leave direct transfers on", path_, errno);
+  direct_ = direct;
+  // Buffered reads in large pieces need no reading ahead, which would fill the cache unasked.
+  if (!direct) ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
+}
+
+bool File::in_memory() const {
+  struct statfs info;
+  if (::fstatfs(descriptor_, &info) < 0) return false;
+  const auto kind = static_cast<unsigned long>(info.f_type);
+  return kind == TMPFS_MAGIC || kind == RAMFS_MAGIC || kind == HUGETLBFS_MAGIC;
 }
 
 void File::close() {
@@ -324,6 +417,14 @@ void write_file(const std::string& path, std::span<const std::byte> content) {
 
 void write_file(const std::string& path, std::string_view content) {
   write_file(path, std::as_bytes(std::span(content)));
+}
+
+void make_directories(const std::string& path) {
+  for (std::size_t end = 1; end <= path.size(); ++end) {
+    if (end < path.size() && path[end] != '/') continue;
+    const std::string part = path.substr(0, end);
+    if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) fail("make", part, errno);
+  }
 }
 
 bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }

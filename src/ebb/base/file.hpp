@@ -29,6 +29,10 @@ class File {
   File() = default;
   static File open(const std::string& path, OpenOptions options = {});
   static File create(const std::string& path);  // write, made or emptied
+  // Read and write, 0600, without a name: gone when it is closed or the process ends, however it
+  // ends. (Where the file system has no files without a name, one is made and removed at once.)
+  // `direct` goes past the page cache where the file system can; direct() says whether it does.
+  static File temporary(const std::string& folder, bool direct = false);
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -48,6 +52,19 @@ class File {
   void sync();   // returns when the content is on the disk
   void close();  // reports what the destructor would have to swallow
 
+  // Takes the room for a file of this size now, so that a full disk is met here and not later.
+  void reserve(std::uint64_t bytes);
+  // Writes these bytes back and drops them from the page cache, which else is memory of the
+  // process's group. Whole pages only.
+  void write_back(std::uint64_t offset, std::uint64_t bytes);
+  void drop_cached(std::uint64_t offset, std::uint64_t bytes);  // as above; read, not written
+
+  // Direct transfers: memory, offset and size are multiples of this.
+  static constexpr std::size_t kDirectAlignment = 4096;
+  bool direct() const { return direct_; }
+  void set_direct(bool direct);
+  bool in_memory() const;  // on a file system whose files are memory (tmpfs)
+
   bool is_open() const { return descriptor_ >= 0; }
   int descriptor() const { return descriptor_; }
   const std::string& path() const { return path_; }
@@ -57,6 +74,7 @@ class File {
   File(int descriptor, std::string path);
 
   int descriptor_ = -1;
+  bool direct_ = false;
   std::string path_;
 };
 
@@ -82,6 +100,7 @@ void write_file(const std::string& path, std::span<const std::byte> content);  /
 void write_file(const std::string& path, std::string_view content);
 
 bool file_exists(const std::string& path);
+void make_directories(const std::string& path);  // and those above it, where there are none
 
 // For settings and other small text; a larger file is refused, since a string is outside the
 // Ledger. Large content is read by File into memory that the Ledger knows.

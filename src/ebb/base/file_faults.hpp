@@ -7,7 +7,7 @@
 
 namespace ebb::file_faults {
 
-enum class Call { open, read, write, sync, truncate, rename, close };
+enum class Call { open, read, write, sync, truncate, rename, close, reserve };
 enum class Fault { enospc, eio, short_count };  // short_count: reads and writes only
 enum class Repeat { once, from_then_on };
 

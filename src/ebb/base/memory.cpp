@@ -29,10 +29,13 @@ struct alignas(memory::kAlignment) Block {
 };
 static_assert(sizeof(Block) == 64);
 
-constexpr std::size_t kMapped = std::size_t{1} << 20;  // from here on blocks are mappings of their own
-constexpr std::size_t kHuge = std::size_t{2} << 20;    // and from here on begin at a huge page
+constexpr std::size_t kMapped = std::size_t{1}
+                                << 20;  // from here on blocks are mappings of their own
+constexpr std::size_t kHuge = std::size_t{2} << 20;  // and from here on begin at a huge page
 constexpr std::uint64_t kSlack = std::uint64_t{16} << 20;
 constexpr int kClasses = 16 + 8 * 38;
+constexpr std::uint16_t kPages = 0xffff;  // the class of blocks that are whole pages
+constexpr std::size_t kPage = 4096;       // one more, before them, holds the Block
 
 // Sizes of whole blocks: multiples of 64 up to 1024, then eight to each doubling.
 int class_of(std::size_t size) {
@@ -88,19 +91,35 @@ void* map(std::size_t size) {
 // Whole huge pages are used as such: a kernel that walks through gigabytes meets fewer faults and
 // misses in the TLB. What is left over at the end stays in small pages, so that nothing is resident
 // that was not asked for.
-void* map_huge(std::size_t size) {
+void* map_huge(std::size_t size, std::size_t used) {
   auto* p = static_cast<std::byte*>(map(size + kHuge));
   if (!p) return nullptr;
   const std::size_t before = (kHuge - reinterpret_cast<std::uintptr_t>(p) % kHuge) % kHuge;
   if (before) munmap(p, before);
   munmap(p + before + size, kHuge - before);
-  madvise(p + before, size / kHuge * kHuge, MADV_HUGEPAGE);
+  madvise(p + before, used / kHuge * kHuge, MADV_HUGEPAGE);
   return p + before;
 }
 
-void* system_take(std::size_t size) {
+std::size_t pages_size(std::size_t bytes) { return kPage + (bytes + kPage - 1) / kPage * kPage; }
+
+// Page-aligned bytes after a page for the Block; whole huge pages among them are used as such.
+void* map_pages(std::size_t bytes) {
+  const std::size_t size = pages_size(bytes);
+  if (size < kHuge) return map(size);
+  auto* p = static_cast<std::byte*>(map(size + kHuge));
+  if (!p) return nullptr;
+  const std::size_t before =
+      (kHuge - (reinterpret_cast<std::uintptr_t>(p) + kPage) % kHuge) % kHuge;
+  if (before) munmap(p, before);
+  if (before < kHuge) munmap(p + before + size, kHuge - before);
+  madvise(p + before + kPage, (size - kPage) / kHuge * kHuge, MADV_HUGEPAGE);
+  return p + before;
+}
+
+void* system_take(std::size_t size, std::size_t used) {
   if (size < kMapped) return std::aligned_alloc(memory::kAlignment, size);
-  return size < kHuge ? map(size) : map_huge(size);
+  return size < kHuge ? map(size) : map_huge(size, used);
 }
 
 void system_give(void* p, std::size_t size) {
@@ -163,7 +182,8 @@ std::string readable(std::uint64_t bytes) {
 }
 
 std::vector<Holding> holdings_locked(State& s, std::size_t most) {
-  std::map<std::tuple<Category, Scope::Id, std::string_view>, std::pair<std::uint64_t, std::uint64_t>>
+  std::map<std::tuple<Category, Scope::Id, std::string_view>,
+           std::pair<std::uint64_t, std::uint64_t>>
       groups;
   for (Block* b = s.live.next; b != &s.live; b = b->next) {
     auto& [bytes, count] = groups[{b->category, b->scope, b->site}];
@@ -196,7 +216,8 @@ std::vector<Holding> holdings_locked(State& s, std::size_t most) {
   throw OutOfMemory(fmt::format(
       "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}; "
       "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help",
-      site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes), s.held_bytes - s.kept_bytes,
+      site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes),
+      s.held_bytes - s.kept_bytes,
       s.limit ? fmt::format("the limit is {} ({} bytes){}", readable(s.limit), s.limit, by)
               : fmt::format("no limit is set{}", by),
       holders));
@@ -251,21 +272,61 @@ std::string Scope::path(Id id) {
   return s.scopes.at(id).path;
 }
 
-CategoryScope::CategoryScope(Category category) : before_(this_category) { this_category = category; }
+CategoryScope::CategoryScope(Category category) : before_(this_category) {
+  this_category = category;
+}
 CategoryScope::~CategoryScope() { this_category = before_; }
 Category CategoryScope::current() { return this_category; }
 
 namespace memory {
 
-void* take(std::size_t bytes, const char* site, Category category) {
-  State& s = state();
-  std::lock_guard lock(s.lock);
+namespace {
+
+void check_fault(State& s, std::size_t bytes, const char* site) {
   ++s.takes;
   if (s.fail_at && (s.takes == s.fail_at || (s.fail_forever && s.takes > s.fail_at))) {
     s.failed = true;
     refuse(s, bytes, site, ", and a fault was injected");
   }
   if (bytes > (std::size_t{1} << 46)) refuse(s, bytes, site, "; no machine has that much");
+}
+
+// From the system, within the limit; what is kept for reuse is given back before it refuses.
+template <class Take>
+Block* from_system(State& s, std::size_t bytes, std::size_t size, const char* site, Take&& take) {
+  if (s.limit && s.held_bytes + size > s.limit) {
+    const std::uint64_t lived = s.held_bytes - s.kept_bytes;
+    if (lived + size > s.limit) refuse(s, bytes, site, "");
+    trim_locked(s, s.limit - lived - size);
+  }
+  void* p = take();
+  if (!p) {
+    trim_locked(s, 0);
+    p = take();
+  }
+  if (!p) refuse(s, bytes, site, ", and the system refused");
+  ++s.system_calls;
+  s.held_bytes += size;
+  return static_cast<Block*>(p);
+}
+
+void* begin(State& s, Block* block, std::size_t bytes, const char* site, int size_class,
+            Category category) {
+  block->bytes = bytes;
+  block->site = site;
+  block->scope = this_scope;
+  block->size_class = static_cast<std::uint16_t>(size_class);
+  block->category = category;
+  enter(s, block);
+  return block + 1;
+}
+
+}  // namespace
+
+void* take(std::size_t bytes, const char* site, Category category) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  check_fault(s, bytes, site);
   const int exact = class_of(bytes + sizeof(Block));
   int c = exact;
   // A block up to a quarter larger serves as well, rather than asking the system.
@@ -278,29 +339,20 @@ void* take(std::size_t bytes, const char* site, Category category) {
   } else {
     c = exact;
     const std::size_t size = class_size(c);
-    if (s.limit && s.held_bytes + size > s.limit) {
-      const std::uint64_t lived = s.held_bytes - s.kept_bytes;
-      if (lived + size > s.limit) refuse(s, bytes, site, "");
-      trim_locked(s, s.limit - lived - size);
-    }
-    void* p = system_take(size);
-    if (!p) {
-      trim_locked(s, 0);
-      p = system_take(size);
-    }
-    if (!p) refuse(s, bytes, site, ", and the system refused");
-    ++s.system_calls;
-    s.held_bytes += size;
-    block = new (p) Block;
+    block =
+        from_system(s, bytes, size, site, [&] { return system_take(size, bytes + sizeof(Block)); });
   }
   s.used_at[c] = ++s.tick;
-  block->bytes = bytes;
-  block->site = site;
-  block->scope = this_scope;
-  block->size_class = static_cast<std::uint16_t>(c);
-  block->category = category;
-  enter(s, block);
-  return block + 1;
+  return begin(s, block, bytes, site, c, category);
+}
+
+void* take_pages(std::size_t bytes, const char* site, Category category) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  check_fault(s, bytes, site);
+  Block* head = from_system(s, bytes, pages_size(bytes), site, [&] { return map_pages(bytes); });
+  Block* block = reinterpret_cast<Block*>(reinterpret_cast<std::byte*>(head) + kPage) - 1;
+  return begin(s, block, bytes, site, kPages, category);
 }
 
 void give(void* bytes) noexcept {
@@ -308,6 +360,12 @@ void give(void* bytes) noexcept {
   std::lock_guard lock(s.lock);
   Block* block = static_cast<Block*>(bytes) - 1;
   leave(s, block);
+  if (block->size_class == kPages) {
+    const std::size_t size = pages_size(block->bytes);
+    s.held_bytes -= size;
+    munmap(reinterpret_cast<std::byte*>(block + 1) - kPage, size);
+    return;
+  }
   const int c = block->size_class;
   block->next = s.kept[c];
   s.kept[c] = block;
@@ -317,7 +375,8 @@ void give(void* bytes) noexcept {
   trim_locked(s, 0);  // so that a use after free is seen
 #endif
   const std::uint64_t most = s.total.peak + s.total.peak / 4 + kSlack;
-  if (s.held_bytes > most) trim_locked(s, s.kept_bytes - std::min(s.kept_bytes, s.held_bytes - most));
+  if (s.held_bytes > most)
+    trim_locked(s, s.kept_bytes - std::min(s.kept_bytes, s.held_bytes - most));
 }
 
 void retag(void* bytes, Category category) noexcept {
@@ -437,7 +496,8 @@ void reset_peak() {
 }
 
 std::string table() {
-  std::string text = fmt::format("{:<12} {:>12} {:>12} {:>12}\n", "memory", "live", "peak", "at peak");
+  std::string text =
+      fmt::format("{:<12} {:>12} {:>12} {:>12}\n", "memory", "live", "peak", "at peak");
   for (int c = 0; c < kCategories; ++c) {
     const auto category = static_cast<Category>(c);
     const Usage usage = of(category);

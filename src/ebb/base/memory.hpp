@@ -17,6 +17,8 @@ inline constexpr std::size_t kAlignment = 64;
 
 // `site` names the creator; a string literal. Throws OutOfMemory and changes nothing.
 void* take(std::size_t bytes, const char* site, Category category = CategoryScope::current());
+// Whole pages of its own, from a page's start on and given back when given: an arena's.
+void* take_pages(std::size_t bytes, const char* site, Category category = CategoryScope::current());
 void give(void* bytes) noexcept;
 void retag(void* bytes, Category category) noexcept;
 

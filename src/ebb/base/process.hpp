@@ -1,0 +1,30 @@
+// What the operating system knows of this process's memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ebb::process {
+
+std::uint64_t resident();       // bytes in memory now (VmRSS)
+std::uint64_t peak_resident();  // the most there ever were (VmHWM)
+bool reset_peak();              // the peak is counted from here on; false where that cannot be
+
+// What of it is not from the memory seam: code, libraries, stacks, the heap of the standard
+// library.
+std::uint64_t footprint();
+
+// How much this process may hold in all, what it holds already included, and who says so: the limit
+// of its control group (v1 or v2) or of one above it, less what others in that group use and cannot
+// give back at once, or the machine's free memory, whichever is least.
+struct Available {
+  std::uint64_t bytes = 0;
+  std::string source;
+};
+Available available();
+
+// For tests: the same from the text of /proc/self/cgroup, with all paths below `root`, for a
+// process that holds `own` bytes.
+Available available_in(const std::string& cgroup_text, const std::string& root, std::uint64_t own);
+
+}  // namespace ebb::process

@@ -1,0 +1,121 @@
+// The content of a spill file: where each slot lies, what it holds, and how it is moved and
+// checked. Spill adds the queue and the threads. Private to exec/.
+//
+// Calls for different granules may run side by side; the caller keeps apart what meets.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "ebb/base/file.hpp"
+#include "ebb/base/memory.hpp"
+#include "ebb/exec/spill.hpp"
+
+namespace ebb::exec {
+
+// A part of a slot, and the memory it is moved from or to.
+struct SpillPart {
+  int slot = 0;
+  bool writes = false;
+  bool replaces = false;        // the slot is then to hold this and no more
+  std::byte* memory = nullptr;  // only read, where it writes
+  std::uint64_t offset = 0, bytes = 0;
+
+  bool meets(const SpillPart& other) const {
+    return slot == other.slot ||
+           (memory < other.memory + other.bytes && other.memory < memory + bytes);
+  }
+};
+
+class SpillStore {
+ public:
+  static constexpr std::uint64_t kGranule = 256 << 10;  // bytes under one checksum
+  static constexpr int kMostThreads = 2;
+
+  SpillStore(const SpillOptions& options, std::span<const SpillSlot> slots);
+
+  static std::uint64_t file_bytes(std::span<const SpillSlot> slots);
+  static std::uint64_t memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots);
+
+  void check_part(int slot, std::uint64_t offset, std::uint64_t bytes) const;  // lies in the slot
+
+  // A write is begun, moved in pieces [begin, end) of the slot that end at granules, and, where one
+  // of them failed, marked: a write that fails leaves no mixture of old and new to be read.
+  void begin_write(const SpillPart& part);
+  void move(const SpillPart& part, std::uint64_t begin, std::uint64_t end, int thread);
+  void mark_failed(const SpillPart& part);
+
+  void commit();
+  void rollback();
+
+  const std::string& directory() const { return directory_; }
+  const File& file() const { return file_; }
+  std::uint64_t offset_of(int slot) const;
+
+ private:
+  enum class Content : std::uint32_t { none, whole, damaged };
+
+  // What one generation of a granule holds.
+  struct Granule {
+    std::uint64_t checksum;
+    std::uint32_t bytes;
+    Content content;
+  };
+
+  // Which generation of a granule is committed, and whether the other one holds a newer content.
+  struct Turn {
+    std::uint8_t committed, pending;
+  };
+
+  struct Slot {
+    std::uint64_t bytes, offset, area, granules;  // area: of a generation, in the file
+    Granule* generation[2];                       // the same one twice where there is only one
+    Turn* turns;                                  // none where there is only one
+  };
+
+  struct Layout {
+    std::uint64_t file = 0, tables = 0, granules = 0, turns = 0, bounce = 0;
+  };
+  static Layout layout_of(std::span<const SpillSlot> slots);
+  void lay_out(std::span<const SpillSlot> given, const Layout& layout);
+  void probe_direct();
+
+  void write_run(const SpillPart& t, std::uint64_t first, std::uint64_t last);
+  void read_run(const SpillPart& t, std::uint64_t first, std::uint64_t last);
+  void write_part(const SpillPart& t, std::uint64_t g, std::uint64_t from, std::uint64_t to,
+                  std::byte* buffer);
+  void read_part(const SpillPart& t, std::uint64_t g, std::uint64_t from, std::uint64_t to,
+                 std::byte* buffer);
+  void fetch(int slot, std::uint64_t g, std::byte* to);
+  void put(std::uint64_t at, std::span<const std::byte> from);
+  void get(int slot, std::uint64_t at, std::span<std::byte> to);
+  void check(int slot, std::uint64_t g, const std::byte* content) const;
+  const Granule& readable(int slot, std::uint64_t g, std::uint64_t to) const;
+  std::uint64_t sum(int slot, int generation, std::uint64_t g, const std::byte* content,
+                    std::uint64_t bytes) const;
+
+  // The generation a read of the granule finds, and the one a write goes to.
+  int newest(const Slot& s, std::uint64_t g) const {
+    return s.turns ? s.turns[g].committed ^ s.turns[g].pending : 0;
+  }
+  int target(const Slot& s, std::uint64_t g) const {
+    return s.turns ? 1 - s.turns[g].committed : 0;
+  }
+  std::uint64_t place(const Slot& s, int generation, std::uint64_t g) const {
+    return s.offset + (generation ? s.area : 0) + g * kGranule;
+  }
+  template <class F>
+  void each_pending(F f) const;
+
+  std::string directory_;
+  File file_;
+  int slot_count_;
+  memory::Buffer tables_, bounces_;
+  Slot* slots_ = nullptr;
+  std::array<std::byte*, kMostThreads> bounce_{};  // of a granule, one a thread
+};
+
+}  // namespace ebb::exec
