@@ -83,6 +83,17 @@ void add_truth(const std::string& op, Pair call, F f, bool of_bools) {
              .reference = reference});
   }
   if (of_bools) return;
+  const DType integers[] = {DType::i64, DType::i32, DType::u8, DType::boolean};
+  for (const DType left : integers)
+    for (const DType right : integers) {
+      if (left == right) continue;
+      add_row({.name = op + " of " + name(left) + " and " + name(right),
+               .op = op,
+               .inputs = {ints({3, 5}, 0, left == DType::boolean ? 2 : 4, left),
+                          ints({5}, 0, right == DType::boolean ? 2 : 4, right)},
+               .call = [call](const Tensors& in) { return call(in[0], in[1]); },
+               .reference = reference});
+    }
   for (const DType dtype :
        {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::u8}) {
     add_row({.name = op + " of " + name(dtype),
@@ -140,6 +151,25 @@ OP_ROW(
     .reference = analytic([](const auto& in) {
       return map(in[0],
                  [](auto x) { return 1.5 - (2.0 * x + 1.0) / 4.0 - x * 0.5 - 1.0 + 1.0 / x; });
+    }));
+OP_ROW(
+    "compound assignment", .op = "div", .inputs = {f(3, 5).in(0.5, 2), f(5).in(0.5, 2)},
+    .call =
+        [](const Tensors& in) {
+          Tensor x = in[0];
+          x += in[1];
+          x *= in[0];
+          x -= in[1];
+          x /= in[1];
+          x += 3.0;
+          x *= 2.0;
+          x -= 1.0;
+          x /= 4.0;
+          return x;
+        },
+    .reference = analytic([](const auto& in) {
+      return map(in[0], in[1],
+                 [](auto a, auto b) { return ((((a + b) * a - b) / b + 3.0) * 2.0 - 1.0) / 4.0; });
     }));
 OP_ROW(
     "pow by a number, negative base", .op = "pow", .inputs = {f(6).away_from({0})},

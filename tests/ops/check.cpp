@@ -5,11 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <random>
-#include <set>
 #include <string_view>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/exec/compile.hpp"
 #include "ebb/tape/tape.hpp"
+#include "ebb/tensor/with_type.hpp"
+#include "tests/ops/parts.hpp"
 #include "tests/ops/table.hpp"
 
 namespace ebb::table {
@@ -50,43 +52,12 @@ Array<double> draw(const Input& input, Random& random) {
   return x;
 }
 
-template <class F>
-auto with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::bf16:
-      return f(bf16{});
-    case DType::f16:
-      return f(f16{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::i64:
-      return f(std::int64_t{});
-    case DType::u8:
-      return f(std::uint8_t{});
-    case DType::boolean:
-      break;
-  }
-  return f(bool{});
-}
-
 Tensor to_tensor(const Array<double>& x, DType dtype) {
   Tensor t = Tensor::uninitialized({x.shape, dtype}, "row");
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     T* to = reinterpret_cast<T*>(t.bytes());
-    for (const double v : x.data) {
-      if constexpr (std::is_same_v<T, bf16>) {
-        *to++ = to_bf16(static_cast<float>(v));
-      } else if constexpr (std::is_same_v<T, f16>) {
-        *to++ = to_f16(static_cast<float>(v));
-      } else {
-        *to++ = static_cast<T>(v);
-      }
-    }
+    for (const double v : x.data) *to++ = element_of<T>(v);
   });
   return t;
 }
@@ -96,13 +67,7 @@ Array<double> to_array(const Tensor& t) {
   with_type(t.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* from = reinterpret_cast<const T*>(t.raw());
-    for (double& v : x.data) {
-      if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
-        v = to_float(*from++);
-      } else {
-        v = static_cast<double>(*from++);
-      }
-    }
+    for (double& v : x.data) v = number_of(*from++);
   });
   return x;
 }
@@ -214,6 +179,30 @@ bool close(double found, double expected, double tolerance, double scale) {
   return std::abs(found - expected) <= tolerance * (std::abs(expected) + 0.05 * scale) + 1e-300;
 }
 
+// Notes the calls it sees, one of each kind.
+class Spy final : public Recorder {
+ public:
+  Spy() {
+    outer = recorders();
+    recorders() = this;
+  }
+  ~Spy() { recorders() = outer; }
+  void record(const OpType& type, const void* op, std::span<const Tensor* const> in,
+              std::span<const Tensor>) override {
+    OpCall call{AnyOp(type, op), {}};
+    for (const Tensor* x : in) call.in.push_back(*x);
+    const auto alike = [&](const OpCall& seen) {
+      return seen.op == call.op &&
+             std::equal(seen.in.begin(), seen.in.end(), call.in.begin(), call.in.end(),
+                        [](const Tensor& a, const Tensor& b) { return a.spec() == b.spec(); });
+    };
+    if (std::none_of(calls.begin(), calls.end(), alike)) calls.push_back(std::move(call));
+  }
+  void record(std::shared_ptr<const CustomGrad>, std::span<const Tensor* const>,
+              std::span<const Tensor>) override {}
+  std::vector<OpCall> calls;
+};
+
 class Checker {
  public:
   Checker(const Row& row, std::uint64_t seed) : row_(row) {
@@ -295,6 +284,8 @@ class Checker {
     }
     bits(in, "f64");
     bits(in32, "f32");
+    parts(in, "f64");
+    parts(in32, "f32");
     if (row_.half) {
       half(DType::bf16, 0x1p-8);
       half(DType::f16, 0x1p-11);
@@ -491,6 +482,41 @@ class Checker {
       if (!same_bits(first.gradients, again.gradients))
         fail(fmt::format("{}: gradients differ {}", doing_, when));
     }
+    compiled(in, first);
+  }
+
+  // The same forward and back, as a planned step: in the arena, in place where that is allowed.
+  void compiled(const Tensors& in, const Pass& eager) {
+    std::vector<Spec> specs;
+    for (const Tensor& x : in) specs.push_back(x.spec());
+    exec::Compiled step(nullptr, specs, {.recompute = false, .split = false, .spill = false},
+                        [&](std::span<const Tensor> given) {
+                          const Tensors symbols(given.begin(), given.end());
+                          if (row_.order < 1) return row_.call.function(symbols);
+                          Pass pass = forward_and_back(row_, symbols, d_);
+                          for (Tensor& g : pass.gradients)
+                            if (g) pass.outputs.push_back(std::move(g));
+                          return pass.outputs;
+                        });
+    Tensors expected = eager.outputs;
+    for (const Tensor& g : eager.gradients)
+      if (g) expected.push_back(g);
+    for (int i = 0; i < 2; ++i)
+      if (!same_bits(step.run(in), expected)) fail(fmt::format("{}: compiled differs", doing_));
+  }
+
+  // Every call on the way forward and back, against what its op says of itself.
+  void parts(const Tensors& in, std::string_view type) {
+    doing_ = fmt::format("parts in {}", type);
+    Spy spy;
+    if (row_.order >= 1) {
+      forward_and_back(row_, in, d_);
+    } else {
+      row_.call.function(in);
+    }
+    for (const OpCall& call : spy.calls)
+      for (const std::string& failure : check_parts(call).failures)
+        fail(fmt::format("{}: {}", doing_, failure));
   }
 
   // 16 bits against f32, both from the same 16-bit inputs.
@@ -511,6 +537,7 @@ class Checker {
       compare(fmt::format("output {}", j), found, expected,
               is_float(narrow.outputs[j].dtype()) ? allowed : 0, least);
     }
+    parts(in, name(type));
     doing_ = fmt::format("gradient in {}", name(type));
     compare_gradients(narrow, wide, 0, row_.tolerance.half_gradient * rounding);
   }
@@ -525,30 +552,13 @@ class Checker {
   std::vector<std::string> failures_;
 };
 
-// Notes the names of the ops it sees.
-class Spy final : public Recorder {
- public:
-  Spy() {
-    outer = recorders();
-    recorders() = this;
-  }
-  ~Spy() { recorders() = outer; }
-  void record(const OpType& type, const void*, std::span<const Tensor* const>,
-              std::span<const Tensor>) override {
-    seen.insert(type.name);
-  }
-  void record(std::shared_ptr<const CustomGrad>, std::span<const Tensor* const>,
-              std::span<const Tensor>) override {}
-  std::set<std::string> seen;
-};
-
 }  // namespace
 
 std::vector<std::string> check(const Row& row, std::uint64_t seed) {
   return Checker(row, seed).run();
 }
 
-std::vector<std::string> ops_called(const Row& row) {
+std::vector<OpCall> calls_of(const Row& row) {
   if (!row.refused.empty()) return {};
   Random random(1);
   Arrays<double> x, d, v;
@@ -559,7 +569,7 @@ std::vector<std::string> ops_called(const Row& row) {
   for (const Tensor& t : differentiable(row, in)) v.emplace_back(t.shape(), 1);
   if (row.order >= 1) forward_and_back(row, in, d);
   if (row.order >= 2) second_order(row, in, d, v);
-  return {spy.seen.begin(), spy.seen.end()};
+  return std::move(spy.calls);
 }
 
 }  // namespace ebb::table

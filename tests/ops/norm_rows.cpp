@@ -130,6 +130,25 @@ void add_norm_backward(const std::string& name, const Shape& shape, bool go_on) 
   return true;
 }();
 
+// One sum so far of the two: the other starts from zero.
+[[maybe_unused]] const bool one_sum = [] {
+  for (const bool weight : {true, false})
+    add_row({.name = std::string("layer_norm_backward so far: ") + (weight ? "dweight" : "dbias"),
+             .op = "layer_norm_backward",
+             .inputs = {f(4, 9), f(9), f(4, 9), f(9)},
+             .call =
+                 [=](const Tensors& in) {
+                   return layer_norm_backward(in[0], in[1], in[2], kEps, weight ? in[3] : Tensor(),
+                                              weight ? Tensor() : in[3]);
+                 },
+             .reference = analytic([=](auto in) {
+               using A = typename decltype(in)::value_type;
+               in.insert(weight ? in.end() : in.begin() + 3, A(in[1].shape));
+               return norm_backward_of(in, true);
+             })});
+  return true;
+}();
+
 OP_ROW(
     "layer_norm weight of another size", .op = "layer_norm", .inputs = {f(4, 8), f(4), f(8)},
     .call = [](const Tensors& in) { return layer_norm(in[0], in[1], in[2]); },
@@ -226,30 +245,40 @@ OP_ROW(
       return applied(in[0], in[1], in[2], in[3].data, in[4].data);
     }));
 
-OP_ROW(
-    "batch_norm_backward", .op = "batch_norm_backward",
-    .inputs = {f(5, 3), f(3), f(5, 3), f(3), f(3).in(0.5, 2)},
-    .call =
-        [](const Tensors& in) {
-          return batch_norm_backward(in[0], in[1], in[2], in[3], in[4], kEps);
-        },
-    .reference = analytic([](const auto& in) {
-      auto dx = in[0], dw = in[1], db = in[1];
-      const std::int64_t n = dw.size(), rows = dx.size() / n;
-      for (std::int64_t c = 0; c < n; ++c) {
-        const auto r = 1.0 / std::sqrt(in[4][c] + kEps);
-        dw[c] = db[c] = 0;
-        for (std::int64_t i = c; i < dx.size(); i += n) {
-          db[c] += in[2][i];
-          dw[c] += in[2][i] * (in[0][i] - in[3][c]) * r;
-        }
-        for (std::int64_t i = c; i < dx.size(); i += n) {
-          const auto xh = (in[0][i] - in[3][c]) * r;
-          dx[i] = in[1][c] * r * (in[2][i] - (db[c] + xh * dw[c]) / static_cast<double>(rows));
-        }
-      }
-      return std::vector{dx, dw, db};
-    }));
+void add_batch_norm_backward(const std::string& name, const Shape& shape) {
+  const Input x{.shape = shape}, c{.shape = {shape[shape.rank() - 1]}};
+  add_row({.name = "batch_norm_backward " + name,
+           .op = "batch_norm_backward",
+           .inputs = {x, c, x, c, c.in(0.5, 2)},
+           .call =
+               [](const Tensors& in) {
+                 return batch_norm_backward(in[0], in[1], in[2], in[3], in[4], kEps);
+               },
+           .reference = analytic([](const auto& in) {
+             auto dx = in[0], dw = in[1], db = in[1];
+             const std::int64_t n = dw.size(), rows = n == 0 ? 0 : dx.size() / n;
+             for (std::int64_t c = 0; c < n; ++c) {
+               const auto r = 1.0 / std::sqrt(in[4][c] + kEps);
+               dw[c] = db[c] = 0;
+               for (std::int64_t i = c; i < dx.size(); i += n) {
+                 db[c] += in[2][i];
+                 dw[c] += in[2][i] * (in[0][i] - in[3][c]) * r;
+               }
+               for (std::int64_t i = c; i < dx.size(); i += n) {
+                 const auto xh = (in[0][i] - in[3][c]) * r;
+                 dx[i] = in[1][c] * r * (in[2][i] - (db[c] + xh * dw[c]) / static_cast<double>(rows));
+               }
+             }
+             return std::vector{dx, dw, db};
+           })});
+}
+
+[[maybe_unused]] const bool batch_norm_backwards = [] {
+  add_batch_norm_backward("rows", {5, 3});
+  add_batch_norm_backward("no rows", {0, 3});
+  add_batch_norm_backward("of nothing", {4, 0});
+  return true;
+}();
 
 OP_ROW(
     "batch_norm_train weight of another size", .op = "batch_norm_train",

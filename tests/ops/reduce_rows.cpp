@@ -335,6 +335,10 @@ OP_ROW(
     .call = [](const Tensors& in) { return min(in[0]); },
     .refused = "min: f32(0) has no elements to choose from");
 OP_ROW(
+    "argmax of no rows", .op = "argmax", .inputs = {f(0, 3).fixed()},
+    .call = [](const Tensors& in) { return argmax(in[0], 1); },
+    .reference = [](const Arrays<double>&) { return Array<double>({0}); });
+OP_ROW(
     "argmax of nothing", .op = "argmax", .inputs = {f(3, 0)},
     .call = [](const Tensors& in) { return argmax(in[0], 1); },
     .refused = "argmax: f32(3, 0) has no elements to choose from");

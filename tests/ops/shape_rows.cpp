@@ -280,6 +280,7 @@ void add_broadcast(const std::string& name, const Shape& from, const Shape& to) 
   add_tile("tile matrix", {2, 3}, {3, 2});
   add_tile("tile cube", {2, 1, 3}, {1, 5, 2});
   add_tile("tile once", {2, 3}, {1, 1});
+  add_tile("tile nothing", {2, 0, 3}, {2, 3, 1});
   add_tile("tile never", {2, 3}, {2, 0});
   add_tile("tile scalar", {}, {});
   add_tile("tile rank 8", {1, 2, 1, 1, 2, 1, 1, 2}, {2, 1, 1, 3, 1, 1, 1, 2});
@@ -291,6 +292,7 @@ void add_broadcast(const std::string& name, const Shape& from, const Shape& to) 
   add_flip("flip one element", {1}, {0});
   add_flip("flip empty", {0, 3}, {0, 1});
   add_flip("flip threads", {200, 301}, {0, 1});
+  add_broadcast("broadcast nothing", {0, 1}, {2, 0, 3});
   add_broadcast("broadcast_to rows", {5}, {3, 5});
   add_broadcast("broadcast_to columns", {3, 1}, {3, 5});
   add_broadcast("broadcast_to both", {2, 1, 3, 1}, {2, 4, 3, 5});

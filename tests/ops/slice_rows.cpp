@@ -132,6 +132,8 @@ void add_slice(const std::string& name, const Shape& shape, int axis, std::int64
   add_slice("slice behind ones", {1, 5, 2}, 1, 1, 4);
   add_slice("slice to nothing", {4, 2}, 0, 3, 3);
   add_slice("slice columns to nothing", {2, 4}, 1, 4, 4);
+  add_slice("slice of nothing", {0, 3}, 1, 1, 3);
+  add_slice("slice of no columns", {3, 0}, 0, 1, 2);
   add_slice("slice single", {1, 1}, 1, 0, 0);
   add_slice("slice threads", {400, 301}, 1, 1, 300, 2);
   return true;

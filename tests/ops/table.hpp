@@ -14,7 +14,9 @@
 //                and in f32 against f64
 //   second order of <gradient, v>, with respect to the inputs and to the output's gradient, against
 //                four-point differences of the gradient
-//   bits         twice the same, with and without a tape; with 1, 2 and 3 threads
+//   bits         twice the same, with and without a tape; with 1, 2 and 3 threads; compiled
+//   parts        each op it calls, forward and back, on a batch in parts and in place
+//                (tests/ops/parts.hpp)
 //   16 bits      (rows that say so) bf16 and f16 within their rounding of f32
 // or, with `.refused`, for throwing an ebb::Error that says so.
 //
@@ -34,8 +36,11 @@
 #include "ebb/base/error.hpp"
 #include "ebb/ops/op.hpp"
 #include "tests/ops/array.hpp"
+#include "tests/ops/parts.hpp"
 
 namespace ebb::table {
+
+using namespace ops;  // rows are for op structs and their ways back too
 
 inline constexpr std::int64_t kSampledAbove = 1500;
 
@@ -145,8 +150,8 @@ std::string test_name(const Row& row);  // name with everything but letters and 
 // What is wrong with a row: one message per failed check, none when all is well.
 std::vector<std::string> check(const Row& row, std::uint64_t seed);
 
-// Names of the ops that a row calls, on the way forward and back, twice.
-std::vector<std::string> ops_called(const Row& row);
+// The ops that a row calls, on the way forward and back, twice: one call of each kind.
+std::vector<OpCall> calls_of(const Row& row);
 
 }  // namespace ebb::table
 

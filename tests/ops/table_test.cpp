@@ -14,19 +14,21 @@
 namespace ebb::table {
 namespace {
 
+using Names = std::set<std::string>;
+
 // Every op linked in has a row that names it and really calls it.
 TEST(Table, EveryOpHasARow) {
-  std::set<std::string> shown;
+  Names shown;
   for (const Row& row : rows()) {
     if (!row.refused.empty()) continue;
-    std::vector<std::string> called;
+    Names called;
     try {
-      called = ops_called(row);
+      for (const OpCall& call : calls_of(row)) called.insert(call.op.type().name);
     } catch (const std::exception& e) {
       ADD_FAILURE_AT(row.file, row.line) << "row \"" << row.name << "\" threw: " << e.what();
       continue;
     }
-    if (std::find(called.begin(), called.end(), row.op) != called.end()) {
+    if (called.count(row.op)) {
       shown.insert(row.op);
     } else {
       ADD_FAILURE_AT(row.file, row.line)
@@ -35,6 +37,61 @@ TEST(Table, EveryOpHasARow) {
   }
   for (const OpType* op : registered_ops())
     EXPECT_TRUE(shown.count(op->name)) << "op '" << op->name << "' has no row in the table";
+}
+
+// The ops that a row shows with inputs such as `wanted` asks for.
+template <class Wanted>
+Names shown_with(Wanted wanted) {
+  Names shown;
+  for (const Row& row : rows())
+    if (row.refused.empty() && wanted(row.inputs)) shown.insert(row.op);
+  return shown;
+}
+
+void expect_all_but(const Names& shown, const std::map<std::string, std::string>& exceptions,
+                    const char* what) {
+  for (const OpType* op : registered_ops()) {
+    const auto reason = exceptions.find(op->name);
+    if (reason == exceptions.end()) {
+      EXPECT_TRUE(shown.count(op->name)) << "op '" << op->name << "' has no row " << what;
+    } else {
+      EXPECT_FALSE(shown.count(op->name)) << "op '" << op->name << "' has a row " << what
+                                          << " after all, so strike it from: " << reason->second;
+    }
+  }
+}
+
+TEST(Table, EveryOpHasARowOfNothing) {
+  const Names shown = shown_with([](const std::vector<Input>& inputs) {
+    return std::any_of(inputs.begin(), inputs.end(), [](const Input& in) { return in.shape.size() == 0; });
+  });
+  expect_all_but(shown, {{"step_scale", "takes scalars"}}, "with an input of no elements");
+}
+
+// Sizes that fill no vector: 1, or odd.
+TEST(Table, EveryOpHasARowOfAnOddSize) {
+  const Names shown = shown_with([](const std::vector<Input>& inputs) {
+    return std::any_of(inputs.begin(), inputs.end(), [](const Input& in) {
+      return std::any_of(in.shape.begin(), in.shape.end(), [](std::int64_t n) { return n % 2 == 1; });
+    });
+  });
+  expect_all_but(shown, {{"step_scale", "takes scalars"}}, "with an odd size or a size of 1");
+}
+
+TEST(Table, EveryBroadcastingOpHasARowThatBroadcasts) {
+  const Names shown = shown_with([](const std::vector<Input>& inputs) {
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](const Input& in) { return in.shape != inputs[0].shape; });
+  });
+  for (const char* op : {"add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal", "not_equal",
+                         "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
+                         "logical_xor", "where"})
+    EXPECT_TRUE(shown.count(op)) << "op '" << op << "' has no row that broadcasts";
+  const Names batched = shown_with([](const std::vector<Input>& inputs) {
+    return inputs[0].shape.rank() > 2 && inputs[1].shape.rank() >= 2 &&
+           inputs[0].shape[0] != inputs[1].shape[0];
+  });
+  EXPECT_TRUE(batched.count("matmul")) << "matmul has no row whose leading axes broadcast";
 }
 
 TEST(Table, NamesOfRowsAndOpsAreUnique) {

@@ -194,6 +194,11 @@ OP_ROW(
         });
 
 OP_ROW(
+    "logical_not of nothing", .op = "logical_not", .inputs = {bools({0, 3})},
+    .call = [](const Tensors& in) { return logical_not(in[0]); },
+    .reference = [](const Arrays<double>& in) { return in[0]; });
+
+OP_ROW(
     "log of integers", .op = "log", .inputs = {ids({3}, 5, DType::i32)},
     .call = [](const Tensors& in) { return log(in[0]); },
     .refused = "log: i32(3) is not a floating type; cast it first");

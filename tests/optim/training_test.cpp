@@ -74,18 +74,18 @@ TEST(Training, BackwardOfADeepChainFreesAsItWalks) {
   const Tensor x = random::uniform({kRows, kWidth}, -1, 1, 1, 1);
 
   // Sees the Ledger at every op on the way back.
-  struct Watcher final : Recorder {
+  struct Watcher final : ops::Recorder {
     std::vector<std::uint64_t> live;
-    void record(const OpType&, const void*, std::span<const Tensor* const>,
+    void record(const ops::OpType&, const void*, std::span<const Tensor* const>,
                 std::span<const Tensor>) override {
       live.push_back(ledger::total().live);
     }
-    void record(std::shared_ptr<const CustomGrad>, std::span<const Tensor* const>,
+    void record(std::shared_ptr<const ops::CustomGrad>, std::span<const Tensor* const>,
                 std::span<const Tensor>) override {}
   } watcher;
 
   ledger::reset_peak();
-  recorders() = &watcher;
+  ops::recorders() = &watcher;
   std::vector<Tensor> gradients;
   std::uint64_t forward_peak = 0;
   {
@@ -99,7 +99,7 @@ TEST(Training, BackwardOfADeepChainFreesAsItWalks) {
     ledger::reset_peak();
     gradients = tape.gradient(loss, weights);
   }
-  remove_recorder(watcher);
+  ops::remove_recorder(watcher);
   constexpr std::uint64_t kScalar = 4 + 128;  // the gradient of the loss itself
   EXPECT_LE(ledger::total().peak, forward_peak + 2 * layer_bytes + kScalar);
   for (const Tensor& g : gradients) EXPECT_TRUE(g);
@@ -126,49 +126,6 @@ TEST(Training, AThousandStepsOfFiftyShapesLeaveNothingBehind) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   EXPECT_LE(resident_bytes(), resident + (256 << 10));
 #endif
-}
-
-// Every allocation of a step fails in turn, once and from then on. Nothing leaks, nothing changes,
-// and the step that is tried again gives the bits of the step that never failed.
-TEST(Training, AnAllocationFailureAtEveryPointChangesNothing) {
-  const Example batch = test::examples(30, 12, 5, 3);
-  const auto fresh = [] {
-    random::seed(1);
-    return Mlp(nn::Init(1));
-  };
-  std::vector<std::vector<float>> expected;
-  std::uint64_t takes = 0;
-  {
-    Mlp model = fresh();
-    optim::AdamW adam(params(model));
-    adam.clip_norm(0.5);
-    const std::uint64_t before = memory::FailTake::takes();
-    train_step(model, adam, batch);
-    takes = memory::FailTake::takes() - before;
-    train_step(model, adam, batch);
-    expected = values(params(model));
-  }
-  ASSERT_GT(takes, 20u);
-  for (const bool forever : {false, true})
-    for (std::uint64_t n = 1; n <= takes; ++n) {
-      Mlp model = fresh();
-      optim::AdamW adam(params(model));
-      adam.clip_norm(0.5);
-      const auto weights = values(params(model)), state = values(adam.state());
-      const std::uint64_t live = ledger::total().live;
-      {
-        const memory::FailTake fail(n, forever);
-        EXPECT_THROW(train_step(model, adam, batch), OutOfMemory) << n;
-        EXPECT_TRUE(fail.fired());
-      }
-      EXPECT_EQ(ledger::total().live, live) << "allocation " << n << " leaked";
-      EXPECT_EQ(values(params(model)), weights) << n;
-      EXPECT_EQ(values(adam.state()), state) << n;
-      EXPECT_EQ(adam.steps(), 0);
-      train_step(model, adam, batch);
-      train_step(model, adam, batch);
-      EXPECT_EQ(values(params(model)), expected) << "allocation " << n << " left a mark";
-    }
 }
 
 struct Net {

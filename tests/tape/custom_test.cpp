@@ -16,7 +16,7 @@
 namespace ebb {
 namespace {
 
-Tensor d(std::initializer_list<Nested<double>> items) { return Tensor::of<double>(items); }
+Tensor d(std::initializer_list<Tensor::Nested<double>> items) { return Tensor::of<double>(items); }
 
 TEST(CustomGradient, ReplacesTheRule) {
   const Tensor x = d({100});

@@ -18,7 +18,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-Tensor d(std::initializer_list<Nested<double>> items) { return Tensor::of<double>(items); }
+Tensor d(std::initializer_list<Tensor::Nested<double>> items) { return Tensor::of<double>(items); }
 
 template <class F>
 std::string error_of(F&& f) {
@@ -205,7 +205,7 @@ TEST(Tape, ATapeMayEndInsideAPause) {
     const Tape::Pause pause;
     tape.reset();
   }
-  EXPECT_FALSE(recording());
+  EXPECT_FALSE(ops::recording());
   const Tensor y = x * x;
   EXPECT_EQ(y.item(), 9);
 }
@@ -249,7 +249,7 @@ TEST(Tape, TapesArePerThread) {
   std::string elsewhere;
   Tensor y;
   std::thread other([&] {
-    EXPECT_FALSE(recording());
+    EXPECT_FALSE(ops::recording());
     y = x * x;  // a value may be shared, a tape may not
     elsewhere = error_of([&] { tape.gradient(y, x); });
     Tape own;

@@ -1,10 +1,14 @@
 #include "ebb/nn/init.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
-#include "ebb/ops/cast.hpp"
-#include "ebb/ops/random.hpp"
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/random.hpp"
+#include "ebb/tensor/with_type.hpp"
 
 namespace ebb::nn {
 namespace {
@@ -18,6 +22,50 @@ std::uint64_t stream_of(std::string_view name) {
 
 double root(double x) { return std::sqrt(x); }
 double fan(std::int64_t n) { return static_cast<double>(std::max<std::int64_t>(n, 1)); }
+
+// Draws are counted, so that any part of a parameter can be made by itself: in f32, then rounded to
+// its own type.
+class Drawn final : public First {
+ public:
+  Drawn(Initialiser first, DType dtype, std::uint64_t seed, std::uint64_t stream)
+      : first_(first), dtype_(dtype), seed_(seed), stream_(stream) {}
+
+  void fill(std::span<std::byte> to, std::uint64_t element) const override {
+    const std::size_t size = size_of(dtype_), count = to.size() / size;
+    const bool same = first_.kind == Initialiser::Kind::constant;
+    if (dtype_ == DType::f32) return draw(reinterpret_cast<float*>(to.data()), count, element);
+    for (std::size_t at = 0; at < count; at += kChunk) {
+      alignas(64) float part[kChunk];
+      const std::size_t n = std::min<std::size_t>(kChunk, count - at);
+      draw(part, n, element + at);
+      with_type(dtype_, [&](auto zero) {
+        using T = decltype(zero);
+        T* out = reinterpret_cast<T*>(to.data()) + at;
+        for (std::size_t i = 0; i < n; ++i)
+          out[i] = element_of<T>(same ? first_.a : static_cast<double>(part[i]));
+      });
+    }
+  }
+
+ private:
+  void draw(float* to, std::size_t n, std::uint64_t element) const {
+    const Draws draws{{seed_, 0}, stream_, element};
+    switch (first_.kind) {
+      case Initialiser::Kind::constant:
+        std::fill_n(to, n, static_cast<float>(first_.a));
+        break;
+      case Initialiser::Kind::uniform:
+        kernels::uniform(to, n, first_.a, first_.b, draws);
+        break;
+      case Initialiser::Kind::normal:
+        kernels::normal(to, n, first_.a, first_.b, draws);
+        break;
+    }
+  }
+  Initialiser first_;
+  DType dtype_;
+  std::uint64_t seed_, stream_;
+};
 
 }  // namespace
 
@@ -60,21 +108,13 @@ Scope::Id Init::scope() const {
 
 Variable Init::make(std::string_view name, const Shape& shape, const Initialiser& first,
                     bool trainable) const {
+  if (!is_float(dtype_))
+    throw Error(fmt::format("init: parameters of {}; expected a floating type", ebb::name(dtype_)));
   const Scope in(scope());
-  const CategoryScope category(Category::parameters);
   const std::string full = (*this / name).path();
-  const std::uint64_t stream = stream_of(full);
-  Tensor value;
-  switch (first.kind) {
-    case Initialiser::Kind::constant: value = Tensor::full(shape, first.a, dtype_); break;
-    case Initialiser::Kind::uniform:
-      value = cast(random::uniform(shape, first.a, first.b, seed_, stream), dtype_);
-      break;
-    case Initialiser::Kind::normal:
-      value = cast(random::normal(shape, first.a, first.b, seed_, stream), dtype_);
-      break;
-  }
-  return Variable(full, value, trainable, Category::parameters);
+  return Variable(full, {shape, dtype_},
+                  std::make_shared<Drawn>(first, dtype_, seed_, stream_of(full)), trainable,
+                  Category::parameters);
 }
 
 }  // namespace ebb::nn

@@ -6,7 +6,7 @@
 
 #include "ebb/ops/op.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 namespace op_detail {
 
 template <class F>
@@ -100,6 +100,22 @@ struct Erased {
     }
   }
 
+  static std::uint32_t overwrites(const void* op, int output) {
+    if constexpr (requires { &Op::overwrites; }) {
+      return self(op).overwrites(output);
+    } else {
+      return 0;
+    }
+  }
+  static Rows rows(const void* op, const Carried& batch, int output) {
+    if constexpr (requires { &Op::rows; }) {
+      return self(op).rows(batch, output);
+    } else {
+      return Rows::mixed;
+    }
+  }
+
+  static constexpr bool kOnce = requires { Op::once; };
   static constexpr bool kHalf = requires { Op::half; };
   static constexpr bool kGrad = requires { &Op::grad; };
   static constexpr bool kView = requires { &Op::view; };
@@ -118,7 +134,10 @@ struct Erased {
                  &Erased::needs,
                  &Erased::grad,
                  &Erased::equal,
-                 kView ? &Erased::view : nullptr} {
+                 kView ? &Erased::view : nullptr,
+                 &Erased::overwrites,
+                 &Erased::rows,
+                 kOnce} {
       static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
       register_op(*this);
     }
@@ -158,4 +177,4 @@ auto apply_all(const Op& op, std::span<const Tensor* const> in, int donated = -1
   }
 }
 
-}  // namespace ebb
+}  // namespace ebb::ops

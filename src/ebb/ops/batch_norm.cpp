@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "ebb/base/error.hpp"
 #include "ebb/kernels/batch_norm.hpp"
 #include "ebb/ops/apply.hpp"
@@ -12,17 +14,23 @@
 #include "ebb/ops/unary.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
-using rows::Rows;
+using rows::RowsOf;
 
 std::size_t scratch_for(const Spec& x) {
-  const Rows r(x.shape);
+  const RowsOf r(x.shape);
   return x.dtype == DType::f64 ? kernels::batch_norm_scratch<double>(r.count, r.size)
                                : kernels::batch_norm_scratch<float>(r.count, r.size);
 }
 
-double row_count(const Spec& x) { return static_cast<double>(Rows(x.shape).count); }
+// What sums over rows are divided by: of no rows a sum is 0, and so is its mean.
+double row_count(const Spec& x) {
+  return static_cast<double>(std::max<std::size_t>(RowsOf(x.shape).count, 1));
+}
 
 }  // namespace
 
@@ -43,7 +51,7 @@ std::size_t BatchNormTrain::scratch(const Spec& x, const Spec&, const Spec&) con
 
 void BatchNormTrain::run(In x, In weight, In bias, Out y, Out mean, Out var,
                          Scratch scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::batch_norm_stats(x.as<T>(), mean.as<T>(), var.as<T>(), r.count, r.size, scratch);
@@ -89,7 +97,7 @@ std::size_t BatchNormBackward::scratch(const Spec& x, const Spec&, const Spec&, 
 
 void BatchNormBackward::run(In x, In weight, In dy, In mean, In var, Out dx, Out dweight, Out dbias,
                             Scratch scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::batch_norm_backward(x.as<T>(), mean.as<T>(), var.as<T>(), weight.as<T>(), dy.as<T>(),
@@ -142,7 +150,7 @@ Cost BatchNormOp::cost(const Spec& x, const Spec& weight, const Spec&, const Spe
 }
 
 void BatchNormOp::run(In x, In weight, In bias, In mean, In var, Out y, Scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::batch_norm_apply(x.as<T>(), mean.as<T>(), var.as<T>(), weight.as<T>(), bias.as<T>(),
@@ -176,7 +184,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   return apply(BatchNormOp{eps}, x, weight, bias, mean, var);
 }
 
-std::array<Tensor, 3> batch_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+std::array<Tensor, 3> ops::batch_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                           const Tensor& mean, const Tensor& var, double eps) {
   return apply(BatchNormBackward{eps}, x, weight, dy, mean, var);
 }

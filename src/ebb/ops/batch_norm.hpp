@@ -2,8 +2,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 // x (…, c), weight (c), bias (c) → y, mean (c), var (c): with the batch's own statistics. var is
 // biased (divided by the number of rows). Kept: x, the weight and the statistics.
@@ -20,6 +21,7 @@ struct BatchNormTrain {
                       : Needs::input(0) | Needs::input(1) | Needs::output(1) | Needs::output(2);
   }
   void grad(Back& back) const;
+  std::uint32_t overwrites(int output) const { return output == 0 ? 0b1 : 0; }
 };
 
 // x, weight, dy, mean, var → dx, dweight, dbias, where mean and var are those of x.
@@ -37,6 +39,7 @@ struct BatchNormBackward {
            Scratch scratch) const;
   Needs needs(int) const { return {0x1F, 0}; }
   void grad(Back& back) const;
+  std::uint32_t overwrites(int output) const { return output == 0 ? 0b101 : 0; }
 };
 
 // x (…, c), weight, bias, mean, var (c): with statistics that are given.
@@ -64,7 +67,17 @@ struct BatchNormOp {
     }
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b00001); }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
+
+// dx, dweight, dbias.
+std::array<Tensor, 3> batch_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+                                          const Tensor& mean, const Tensor& var, double eps = 1e-5);
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 struct BatchNormResult {
   Tensor y, mean, var;
@@ -74,8 +87,5 @@ BatchNormResult batch_norm_train(const Tensor& x, const Tensor& weight, const Te
                                  double eps = 1e-5);
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                   const Tensor& var, double eps = 1e-5);
-// dx, dweight, dbias.
-std::array<Tensor, 3> batch_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
-                                          const Tensor& mean, const Tensor& var, double eps = 1e-5);
 
 }  // namespace ebb

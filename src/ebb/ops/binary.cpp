@@ -13,7 +13,9 @@
 
 namespace ebb {
 
-Shape broadcast_shape(const char* op, const Spec& a, const Spec& b) {
+using namespace ops;
+
+Shape ops::broadcast_shape(const char* op, const Spec& a, const Spec& b) {
   if (a.shape == b.shape) return a.shape;
   const int rank = std::max(a.rank(), b.rank());
   std::int64_t dims[Shape::kMaxRank];
@@ -135,13 +137,13 @@ void BinaryOp<kFunction>::grad(Back& back) const {
   }
 }
 
-template struct BinaryOp<Binary::add>;
-template struct BinaryOp<Binary::sub>;
-template struct BinaryOp<Binary::mul>;
-template struct BinaryOp<Binary::div>;
-template struct BinaryOp<Binary::pow>;
-template struct BinaryOp<Binary::minimum>;
-template struct BinaryOp<Binary::maximum>;
+template struct ops::BinaryOp<Binary::add>;
+template struct ops::BinaryOp<Binary::sub>;
+template struct ops::BinaryOp<Binary::mul>;
+template struct ops::BinaryOp<Binary::div>;
+template struct ops::BinaryOp<Binary::pow>;
+template struct ops::BinaryOp<Binary::minimum>;
+template struct ops::BinaryOp<Binary::maximum>;
 
 Tensor add(const Tensor& a, const Tensor& b) { return apply(Add{}, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return apply(Sub{}, a, b); }
@@ -165,5 +167,14 @@ Tensor operator+(double a, const Tensor& b) { return add(Tensor::scalar(a, b.dty
 Tensor operator-(double a, const Tensor& b) { return sub(Tensor::scalar(a, b.dtype()), b); }
 Tensor operator*(double a, const Tensor& b) { return mul(Tensor::scalar(a, b.dtype()), b); }
 Tensor operator/(double a, const Tensor& b) { return div(Tensor::scalar(a, b.dtype()), b); }
+
+Tensor& operator+=(Tensor& a, const Tensor& b) { return a = a + b; }
+Tensor& operator-=(Tensor& a, const Tensor& b) { return a = a - b; }
+Tensor& operator*=(Tensor& a, const Tensor& b) { return a = a * b; }
+Tensor& operator/=(Tensor& a, const Tensor& b) { return a = a / b; }
+Tensor& operator+=(Tensor& a, double b) { return a = a + b; }
+Tensor& operator-=(Tensor& a, double b) { return a = a - b; }
+Tensor& operator*=(Tensor& a, double b) { return a = a * b; }
+Tensor& operator/=(Tensor& a, double b) { return a = a / b; }
 
 }  // namespace ebb

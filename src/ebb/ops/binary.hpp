@@ -5,8 +5,9 @@
 
 #include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 // The shape two operands broadcast to. Throws, naming `op` and both, where they do not.
 Shape broadcast_shape(const char* op, const Spec& a, const Spec& b);
@@ -32,6 +33,14 @@ constexpr const char* name_of(kernels::Binary f) {
       return "maximum";
   }
   return "";
+}
+
+// Of sums: their sum and difference, and what a factor makes of them.
+inline Rows rows_of_sums(kernels::Binary f, const Carried& batch) {
+  using enum kernels::Binary;
+  const bool scales = f == mul || (f == div && is_float(batch.in[0].dtype));
+  return rule::linear(batch, 0b11, f == add || f == sub) | rule::linear(batch, 0b01, scales) |
+         rule::linear(batch, 0b10, f == mul);
 }
 
 constexpr Needs needs_of(kernels::Binary f, int input) {
@@ -61,6 +70,10 @@ struct BinaryOp {  // y = f(a, b)
   void run(In a, In b, Out y, Scratch) const;
   Needs needs(int input) const { return binary_detail::needs_of(kFunction, input); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::broadcast(batch) | binary_detail::rows_of_sums(kFunction, batch);
+  }
+  std::uint32_t overwrites(int) const { return 0b11; }
 };
 
 using Add = BinaryOp<kernels::Binary::add>;
@@ -70,6 +83,10 @@ using Div = BinaryOp<kernels::Binary::div>;
 using Pow = BinaryOp<kernels::Binary::pow>;
 using Minimum = BinaryOp<kernels::Binary::minimum>;
 using Maximum = BinaryOp<kernels::Binary::maximum>;
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 // All but pow also take i32 and i64; their div is toward zero, and 0 where the divisor is.
 Tensor add(const Tensor& a, const Tensor& b);
@@ -97,5 +114,15 @@ Tensor operator+(double a, const Tensor& b);
 Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
+
+// a becomes a handle to the result: whoever else holds a's value keeps it as it is.
+Tensor& operator+=(Tensor& a, const Tensor& b);
+Tensor& operator-=(Tensor& a, const Tensor& b);
+Tensor& operator*=(Tensor& a, const Tensor& b);
+Tensor& operator/=(Tensor& a, const Tensor& b);
+Tensor& operator+=(Tensor& a, double b);
+Tensor& operator-=(Tensor& a, double b);
+Tensor& operator*=(Tensor& a, double b);
+Tensor& operator/=(Tensor& a, double b);
 
 }  // namespace ebb

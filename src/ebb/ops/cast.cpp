@@ -2,33 +2,11 @@
 
 #include "ebb/kernels/convert.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/tensor/with_type.hpp"
 
 namespace ebb {
-namespace {
 
-template <class F>
-void with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::bf16:
-      return f(bf16{});
-    case DType::f16:
-      return f(f16{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::i64:
-      return f(std::int64_t{});
-    case DType::u8:
-      return f(std::uint8_t{});
-    case DType::boolean:
-      return f(bool{});
-  }
-}
-
-}  // namespace
+using namespace ops;
 
 Spec Cast::shape(const Spec& x) const { return {x.shape, to}; }
 Cost Cast::cost(const Spec& x) const {

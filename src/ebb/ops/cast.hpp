@@ -2,8 +2,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct Cast {  // y = x in another type; the gradient is cast back
   static constexpr auto name = "cast";
@@ -15,7 +16,14 @@ struct Cast {  // y = x in another type; the gradient is cast back
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::broadcast(batch) | rule::linear(batch, 0b1, is_float(to));
+  }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 Tensor cast(const Tensor& x, DType to);  // x itself when it is of that type already
 

@@ -5,10 +5,14 @@
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
-#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/reduce.hpp"
+#include "ebb/tensor/with_type.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Compare;
@@ -47,13 +51,10 @@ Cost CompareOp<kFunction>::cost(const Spec& a, const Spec& b) const {
 }
 template <Compare kFunction>
 void CompareOp<kFunction>::run(In a, In b, Out y, Scratch) const {
-  const auto go = [&](auto zero) {
+  with_type(a.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::compare(kFunction, walk_of(a, b, y), a.as<T>(), b.as<T>(), y.as<bool>());
-  };
-  if (a.dtype() == DType::u8) return go(std::uint8_t{});
-  if (a.dtype() == DType::boolean) return go(bool{});
-  with_number<true>(a.dtype(), go);
+  });
 }
 
 template <Logic kFunction>
@@ -98,16 +99,24 @@ void Where::grad(Back& back) const {
   }
 }
 
-Tensor equal(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::eq>{}, a, b); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::ne>{}, a, b); }
-Tensor less(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::lt>{}, a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) {
-  return apply(CompareOp<Compare::le>{}, a, b);
+namespace {
+
+// Integers of different types, bool among them, are compared as i64.
+template <Compare kFunction>
+Tensor compare(const Tensor& a, const Tensor& b) {
+  constexpr CompareOp<kFunction> op;
+  if (a.dtype() == b.dtype() || is_float(a.dtype()) || is_float(b.dtype())) return apply(op, a, b);
+  return apply(op, cast(a, DType::i64), cast(b, DType::i64));
 }
-Tensor greater(const Tensor& a, const Tensor& b) { return apply(CompareOp<Compare::gt>{}, a, b); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) {
-  return apply(CompareOp<Compare::ge>{}, a, b);
-}
+
+}  // namespace
+
+Tensor equal(const Tensor& a, const Tensor& b) { return compare<Compare::eq>(a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<Compare::ne>(a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare<Compare::lt>(a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<Compare::le>(a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return compare<Compare::gt>(a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<Compare::ge>(a, b); }
 Tensor logical_and(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::and_>{}, a, b); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::or_>{}, a, b); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::xor_>{}, a, b); }

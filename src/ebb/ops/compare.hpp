@@ -3,8 +3,9 @@
 
 #include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 namespace compare_detail {
 
@@ -41,6 +42,8 @@ struct CompareOp {  // of two tensors of one type, any; gives bools
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;
+  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  std::uint32_t overwrites(int) const { return 0b11; }
 };
 
 template <kernels::Logic kFunction>
@@ -50,6 +53,8 @@ struct LogicOp {  // of bools
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;
+  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  std::uint32_t overwrites(int) const { return 0b11; }
 };
 
 struct Where {  // y = condition ? a : b. Kept: the condition
@@ -61,9 +66,16 @@ struct Where {  // y = condition ? a : b. Kept: the condition
   void run(In condition, In a, In b, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  std::uint32_t overwrites(int) const { return 0b111; }
 };
 
+}  // namespace ebb::ops
+
+namespace ebb {
+
 // NaN is unequal to everything, itself included, and neither less nor greater than anything.
+// Integers of different types, bool among them, are compared as i64; floats only with their own.
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor less(const Tensor& a, const Tensor& b);

@@ -11,6 +11,9 @@
 #include "ebb/ops/shape.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Conv2dShape;
@@ -237,7 +240,7 @@ void Conv2dInputGrad::grad(Back& b) const {
   if (b.wants(1)) b.give(1, conv2d_weight_grad(b.d(), b.in(0), w[1], w[2], options, b.take(1)));
 }
 
-Tensor conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in_h,
+Tensor ops::conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in_h,
                          std::int64_t in_w, const Conv2dOptions& options) {
   return apply(Conv2dInputGrad{options, in_h, in_w}, dy, weight);
 }
@@ -285,7 +288,7 @@ void Conv2dWeightGrad::grad(Back& b) const {
   if (accumulate && b.wants(2)) b.give(2, b.d());
 }
 
-Tensor conv2d_weight_grad(const Tensor& x, const Tensor& dy, std::int64_t kernel_h,
+Tensor ops::conv2d_weight_grad(const Tensor& x, const Tensor& dy, std::int64_t kernel_h,
                           std::int64_t kernel_w, const Conv2dOptions& options, Tensor into) {
   const Tensor* in[] = {&x, &dy, &into};
   const bool add = static_cast<bool>(into);

@@ -10,13 +10,15 @@
 
 namespace ebb {
 
+using namespace ops;
+
 Spec DropoutOp::shape(const Spec& x, const Spec& key) const {
   rows::check_float(name, x);
   if (!(rate >= 0 && rate <= 1))
     throw Error(fmt::format("dropout: the rate is {}, expected 0 to 1", rate));
-  if (key != Spec{{3}, DType::i64})
-    throw Error(fmt::format("dropout: the key is {}, expected i64(3): seed, step, first row",
-                            to_string(key)));
+  if (key != Spec{{random::kKeySize}, DType::i64})
+    throw Error(fmt::format("dropout: the key is {}, expected i64({}): seed, step, first row, rows",
+                            to_string(key), random::kKeySize));
   return x;
 }
 
@@ -26,11 +28,11 @@ Cost DropoutOp::cost(const Spec& x, const Spec&) const {
 
 void DropoutOp::run(In x, In key, Out y, Scratch) const {
   const std::int64_t* k = key.as<std::int64_t>();
-  const std::int64_t row = x.shape().rank() == 0 ? 1 : rows::product_from(x.shape(), 1);
+  const std::int64_t rows = x.shape().rank() == 0 ? 1 : x.shape()[0];
   const Draws draws{{static_cast<std::uint64_t>(k[0]), static_cast<std::uint64_t>(k[1])},
                     stream,
-                    static_cast<std::uint64_t>(k[2]) * static_cast<std::uint64_t>(row)};
-  rows::with_float(x.dtype(), [&](auto zero) {
+                    random::first_position(k, x.size(), rows)};
+  ops::rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::dropout(x.as<T>(), y.as<T>(), static_cast<std::size_t>(x.size()),
                      static_cast<double>(rate), draws);

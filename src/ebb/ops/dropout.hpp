@@ -2,8 +2,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct DropoutOp {  // x, key i64(3) = (seed, step, row0): y = x / (1 - rate) where kept, else 0
   static constexpr auto name = "dropout";
@@ -15,7 +16,16 @@ struct DropoutOp {  // x, key i64(3) = (seed, step, row0): y = x / (1 - rate) wh
   void run(In x, In key, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    // The key, which knows the rows, may count as carrying the batch or not.
+    return batch.carries(0) && batch.sums == 0 ? Rows::apart : Rows::mixed;
+  }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 // Drops each element with probability `rate`, as this thread's random state says (ops/random.hpp).
 Tensor dropout(const Tensor& x, double rate);

@@ -1,32 +1,29 @@
-// From a DType to an element type. For the files that define ops.
+// The element types a kernel takes, of all those there are. For the files that define ops, whose
+// shape rules have refused the others.
 #pragma once
 
-#include "ebb/tensor/spec.hpp"
+#include <type_traits>
 
-namespace ebb {
+#include "ebb/tensor/with_type.hpp"
 
-// f(T{}) for the floating types and, with kIntegers, for i32 and i64. The shape rule has refused
-// the others.
+namespace ebb::ops {
+
+// f(T{}) for the floating types and, with kIntegers, for i32 and i64.
 template <bool kIntegers, class F>
 void with_number(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32:
-      return f(float{});
-    case DType::f64:
-      return f(double{});
-    case DType::bf16:
-      return f(bf16{});
-    case DType::f16:
-      return f(f16{});
-    case DType::i32:
-      if constexpr (kIntegers) f(std::int32_t{});
-      return;
-    case DType::i64:
-      if constexpr (kIntegers) f(std::int64_t{});
-      return;
-    default:
-      return;
-  }
+  with_type(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    constexpr bool integer = std::is_integral_v<T>;
+    if constexpr (!integer || (kIntegers && sizeof(T) >= 4)) f(zero);
+  });
 }
 
-}  // namespace ebb
+// f(T{}) for the types sums are kept in: f32, f64, i32 and i64.
+template <class F>
+void with_summable(DType dtype, F&& f) {
+  with_type(dtype, [&](auto zero) {
+    if constexpr (sizeof(zero) >= 4) f(zero);
+  });
+}
+
+}  // namespace ebb::ops

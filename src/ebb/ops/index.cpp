@@ -6,9 +6,13 @@
 #include "ebb/kernels/copy.hpp"
 #include "ebb/kernels/index.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/layout.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 bool is_index(DType d) { return d == DType::i32 || d == DType::i64 || d == DType::u8; }
@@ -50,20 +54,6 @@ void with_indices(const char* op, In indices, std::int64_t size, const char* of,
       return checked(std::uint8_t{});
     default:
       return checked(std::int64_t{});
-  }
-}
-
-template <class F>
-void with_summable(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f64:
-      return f(double{});
-    case DType::i32:
-      return f(std::int32_t{});
-    case DType::i64:
-      return f(std::int64_t{});
-    default:
-      return f(float{});
   }
 }
 

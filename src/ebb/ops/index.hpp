@@ -5,8 +5,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct Gather {  // x (front…, n, rest…), indices (i…) → (front…, i…, rest…)
   static constexpr auto name = "gather";
@@ -18,6 +19,10 @@ struct Gather {  // x (front…, n, rest…), indices (i…) → (front…, i…
   void run(In x, In indices, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b10, axis == 0) | rule::apart(batch, 0b01, axis > 0) |
+           rule::linear(batch, 0b01);
+  }
 };
 
 struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accumulator] → (front…, size,
@@ -32,6 +37,12 @@ struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accu
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    const std::uint32_t sum = overwrites(0);
+    return rule::summed(batch, 0b011, sum, axis == 0) | rule::apart(batch, 0b010 | sum, axis > 0) |
+           rule::linear(batch, 0b010 | sum);
+  }
+  std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
 
 struct TakeAlong {  // y[…, j, …] = x[…, indices[…, j, …], …]; shapes agree beside the axis
@@ -44,6 +55,9 @@ struct TakeAlong {  // y[…, j, …] = x[…, indices[…, j, …], …]; shape
   void run(In x, In indices, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b11, axis > 0) | rule::linear(batch, 0b01);
+  }
 };
 
 struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j, …], …] += updates[…, j,
@@ -58,6 +72,12 @@ struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j,
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    const std::uint32_t sum = overwrites(0);
+    return rule::summed(batch, 0b011, sum, axis == 0) | rule::apart(batch, 0b011 | sum, axis > 0) |
+           rule::linear(batch, 0b010 | sum);
+  }
+  std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
 
 struct OneHot {  // ids (i…) → (i…, depth): 1 at the id, 0 elsewhere; no gradient
@@ -68,7 +88,12 @@ struct OneHot {  // ids (i…) → (i…, depth): 1 at the id, 0 elsewhere; no g
   Spec shape(const Spec& ids) const;
   Cost cost(const Spec& ids) const;
   void run(In ids, Out y, Scratch) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 Tensor gather(const Tensor& x, const Tensor& indices, int axis = 0);
 Tensor embedding(const Tensor& weight, const Tensor& ids);  // rows of weight (rows, width)

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <span>
 
-#include "ebb/tensor/spec.hpp"
+#include "ebb/tensor/with_type.hpp"
 
-namespace ebb::layout {
+namespace ebb::ops::layout {
 
 using Sizes = std::array<std::int64_t, Shape::kMaxRank>;
 
@@ -62,39 +62,11 @@ struct Along {
 struct Element {
   std::byte bytes[8];
   Element(double value, DType dtype) {
-    switch (dtype) {
-      case DType::f32:
-        set(static_cast<float>(value));
-        break;
-      case DType::f64:
-        set(value);
-        break;
-      case DType::bf16:
-        set(to_bf16(static_cast<float>(value)));
-        break;
-      case DType::f16:
-        set(to_f16(static_cast<float>(value)));
-        break;
-      case DType::i32:
-        set(static_cast<std::int32_t>(value));
-        break;
-      case DType::i64:
-        set(static_cast<std::int64_t>(value));
-        break;
-      case DType::u8:
-        set(static_cast<std::uint8_t>(value));
-        break;
-      case DType::boolean:
-        set(value != 0);
-        break;
-    }
-  }
-
- private:
-  template <class T>
-  void set(T value) {
-    std::memcpy(bytes, &value, sizeof value);
+    with_type(dtype, [&](auto zero) {
+      const auto element = element_of<decltype(zero)>(value);
+      std::memcpy(bytes, &element, sizeof element);
+    });
   }
 };
 
-}  // namespace ebb::layout
+}  // namespace ebb::ops::layout

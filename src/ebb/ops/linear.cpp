@@ -14,6 +14,9 @@
 #include "ebb/ops/unary.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::UnaryGrad;
@@ -133,6 +136,11 @@ void Linear::run(Ins in, Out y, Scratch scratch) const {
 }
 Needs Linear::needs(int input) const {
   return needs_of(input, activation == Activation::none ? Needs::nothing() : Needs::output());
+}
+Rows Linear::rows(const Carried& batch, int) const {
+  const bool product = activation == Activation::none && batch.in.size() == 2;
+  return rule::by_rows(batch, 0b001) | rule::linear(batch, 0b001, product) |
+         rule::linear(batch, 0b010, product);
 }
 void Linear::grad(Back& back) const {
   if (activation == Activation::none) return give_all(back, back.d());

@@ -14,6 +14,9 @@
 #include "ebb/ops/unary.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 // Rows in the sense of the sum's order: the first axis, whatever the others are.
@@ -158,9 +161,9 @@ Loss huber(const Tensor& prediction, const Tensor& target, double delta) {
   return pair_loss<PairKind::huber>(prediction, target, delta);
 }
 
-template struct PairLossBackward<PairKind::binary_cross_entropy>;
-template struct PairLossBackward<PairKind::squared>;
-template struct PairLossBackward<PairKind::absolute>;
-template struct PairLossBackward<PairKind::huber>;
+template struct ops::PairLossBackward<PairKind::binary_cross_entropy>;
+template struct ops::PairLossBackward<PairKind::squared>;
+template struct ops::PairLossBackward<PairKind::absolute>;
+template struct ops::PairLossBackward<PairKind::huber>;
 
 }  // namespace ebb

@@ -4,6 +4,7 @@
 
 #include "ebb/kernels/loss.hpp"
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
 namespace ebb {
 
@@ -12,6 +13,10 @@ struct Loss {
   Tensor count;  // i64 scalar: rows (cross-entropies) or elements (the others); no gradient
   Tensor mean() const;
 };
+
+}  // namespace ebb
+
+namespace ebb::ops {
 
 // logits (…, classes), labels (…) of i32 or i64 → sum, count. Kept: both.
 struct SparseCrossEntropy {
@@ -24,6 +29,9 @@ struct SparseCrossEntropy {
   void run(In logits, In labels, Out sum, Out count, Scratch scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::summed(batch, 0b11, 0, batch.in[0].rank() > 1);
+  }
 };
 
 // logits, labels, gradient of the sum () → gradient of the logits.
@@ -39,6 +47,8 @@ struct SparseCrossEntropyBackward {
     return input == 0 ? both | Needs::input(2) : both;
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b011); }
+  std::uint32_t overwrites(int) const { return 0b001; }
 };
 
 // logits (…, classes), targets (…, classes) → sum, count. Kept: both.
@@ -53,6 +63,9 @@ struct CrossEntropy {
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::summed(batch, 0b11, 0, batch.in[0].rank() > 1);
+  }
 };
 
 struct CrossEntropyBackward {
@@ -63,6 +76,8 @@ struct CrossEntropyBackward {
   void run(In logits, In targets, In dsum, Out dlogits, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b011); }
+  std::uint32_t overwrites(int) const { return 0b001; }
 };
 
 // Losses of pairs of elements (kernels/loss.hpp has the formulas). x, t of one shape → sum, count.
@@ -94,6 +109,7 @@ struct PairLoss {
     return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11); }
 };
 
 template <PairKind kKind>
@@ -106,7 +122,13 @@ struct PairLossBackward {  // x, t, gradient of the sum () → gradient of x
   void run(In x, In t, In dsum, Out dx, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b011); }
+  std::uint32_t overwrites(int) const { return 0b011; }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 struct SparseCrossEntropyOptions {
   std::int64_t ignore_index = -100;  // rows with this label count for nothing

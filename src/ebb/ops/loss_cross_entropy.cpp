@@ -13,9 +13,12 @@
 #include "ebb/ops/unary.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
-using rows::Rows;
+using rows::RowsOf;
 
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
 
@@ -72,7 +75,7 @@ void with_labels(const char* op, In labels, std::size_t classes, std::int64_t ig
 const Spec kCount{{}, DType::i64};
 
 std::size_t rows_scratch(const Spec& logits) {
-  return Rows(logits.shape).count * size_of(logits.dtype);
+  return RowsOf(logits.shape).count * size_of(logits.dtype);
 }
 
 }  // namespace
@@ -91,7 +94,7 @@ std::size_t SparseCrossEntropy::scratch(const Spec& logits, const Spec&) const {
 }
 
 void SparseCrossEntropy::run(In logits, In labels, Out sum, Out count, Scratch scratch) const {
-  const Rows r(logits.shape());
+  const RowsOf r(logits.shape());
   with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
     rows::with_float(logits.dtype(), [&](auto zero) {
       using T = decltype(zero);
@@ -119,7 +122,7 @@ Cost SparseCrossEntropyBackward::cost(const Spec& logits, const Spec& labels, co
 }
 
 void SparseCrossEntropyBackward::run(In logits, In labels, In dsum, Out dlogits, Scratch) const {
-  const Rows r(logits.shape());
+  const RowsOf r(logits.shape());
   with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
     rows::with_float(logits.dtype(), [&](auto zero) {
       using T = decltype(zero);
@@ -163,7 +166,7 @@ std::size_t CrossEntropy::scratch(const Spec& logits, const Spec&) const {
 }
 
 void CrossEntropy::run(In logits, In targets, Out sum, Out count, Scratch scratch) const {
-  const Rows r(logits.shape());
+  const RowsOf r(logits.shape());
   rows::with_float(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     *sum.as<T>() = 0;
@@ -187,7 +190,7 @@ Cost CrossEntropyBackward::cost(const Spec& logits, const Spec& targets, const S
 }
 
 void CrossEntropyBackward::run(In logits, In targets, In dsum, Out dlogits, Scratch) const {
-  const Rows r(logits.shape());
+  const RowsOf r(logits.shape());
   rows::with_float(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::cross_entropy_backward(logits.as<T>(), targets.as<T>(), r.count, r.size, *dsum.as<T>(),

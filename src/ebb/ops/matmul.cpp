@@ -14,6 +14,9 @@
 #include "ebb/ops/shape.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Gemm;
@@ -187,6 +190,16 @@ void Matmul::run(Ins in, Out y, Scratch scratch) const {
     }
     if (axis < 0) return;
   }
+}
+
+// Along leading axes as in broadcasting; of two matrices, the rows of a are the product's, and a sum
+// over the rows of both is one over examples.
+Rows Matmul::rows(const Carried& batch, int) const {
+  const std::uint32_t sum = overwrites(0);
+  const Rows of_sums = rule::linear(batch, 0b001 | sum) | rule::linear(batch, 0b010 | sum);
+  if (batch.in[0].rank() > 2 || batch.in[1].rank() > 2) return rule::broadcast(batch) | of_sums;
+  return rule::apart(batch, 0b001 | sum, !transpose_a) |
+         rule::summed(batch, 0b011, sum, transpose_a && !transpose_b) | of_sums;
 }
 
 // Where b is one matrix for all rows of a, its gradient is a sum over rows: of examples.

@@ -7,6 +7,7 @@
 
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
 namespace ebb {
 
@@ -15,6 +16,10 @@ using kernels::Activation;
 struct MatmulOptions {
   bool transpose_a = false, transpose_b = false;
 };
+
+}  // namespace ebb
+
+namespace ebb::ops {
 
 // (…, m, k) · (…, k, n) → (…, m, n); leading axes broadcast. Inputs: a, b and, with `accumulate`,
 // what the sum starts from: one chain for each element, so that a sum over k in parts, each
@@ -30,6 +35,8 @@ struct Matmul {
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input == 2 ? Needs::nothing() : Needs::input(1 - input); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const;
+  std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
 
 // x (…, in) · weightᵀ (out, in) + bias (out), activated. Inputs: x, weight and, where there is one,
@@ -45,6 +52,7 @@ struct Linear {
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const;
 };
 
 // As Linear, with a second result for the gradients that need it (gelu, silu): the value before the
@@ -59,7 +67,12 @@ struct LinearKeepingPre {
   void run(Ins in, Out y, Out pre, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b001); }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 Tensor matmul(const Tensor& a, const Tensor& b, MatmulOptions options = {});
 

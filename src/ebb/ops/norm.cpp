@@ -14,9 +14,12 @@
 #include "ebb/ops/unary.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
-using rows::Rows;
+using rows::RowsOf;
 
 void check_dy(const char* op, const Spec& x, const Spec& dy) {
   if (dy != x) throw Error(fmt::format("{}: {} and {} differ", op, to_string(x), to_string(dy)));
@@ -87,6 +90,17 @@ struct SecondOrder {
 
 }  // namespace
 
+namespace {
+
+// Of x, weight, dy[, sums so far] → dx, sums. Each output asks for its own sum only.
+Rows backward_rows(const Carried& batch, int output, std::uint32_t so_far) {
+  const bool rows = batch.carry == 0b101 && batch.in[0].rank() > 1 && (batch.sums & 0b111) == 0;
+  if (!rows || (batch.sums & so_far) != so_far) return Rows::mixed;
+  return output == 0 ? Rows::apart : Rows::summed;
+}
+
+}  // namespace
+
 // ---- layer_norm ----
 
 Spec LayerNormOp::shape(const Spec& x, const Spec& weight, const Spec& bias) const {
@@ -99,7 +113,7 @@ Cost LayerNormOp::cost(const Spec& x, const Spec& weight, const Spec& bias) cons
 }
 
 void LayerNormOp::run(In x, In weight, In bias, Out y, Scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::layer_norm(x.as<T>(), weight.as<T>(), bias.as<T>(), y.as<T>(), r.count, r.size, eps);
@@ -111,16 +125,8 @@ void LayerNormOp::grad(Back& b) const {
     if (b.wants(2)) b.give(2, sum_to(b.d(), b.in_spec(2).shape, b.take(2)));
     return;
   }
-  const Tensor dweight = b.wants(1) ? b.take(1) : Tensor();
-  const Tensor dbias = b.wants(2) ? b.take(2) : Tensor();
-  // The kernel goes on from both sums or from neither.
-  const auto or_zeros = [&](const Tensor& given, int i) {
-    return given ? given : Tensor::zeros(b.in_spec(i).shape, b.in_spec(i).dtype);
-  };
-  const bool go_on = dweight || dbias;
-  const auto d = go_on ? layer_norm_backward(b.in(0), b.in(1), b.d(), eps, or_zeros(dweight, 1),
-                                             or_zeros(dbias, 2))
-                       : layer_norm_backward(b.in(0), b.in(1), b.d(), eps);
+  const auto so_far = [&](int i) { return b.wants(i) ? b.take(i) : Tensor(); };
+  const auto d = layer_norm_backward(b.in(0), b.in(1), b.d(), eps, so_far(1), so_far(2));
   for (int i = 0; i < 3; ++i)
     if (b.wants(i)) b.give(i, d[static_cast<std::size_t>(i)]);
 }
@@ -128,10 +134,10 @@ void LayerNormOp::grad(Back& b) const {
 std::array<Spec, 3> LayerNormBackward::shape(Specs in) const {
   rows::check_parameter(name, "weight", in[1], in[0]);
   check_dy(name, in[0], in[2]);
-  if (accumulate) {
-    check_accumulator(name, in[3], in[1]);
-    check_accumulator(name, in[4], in[1]);
-  }
+  const std::size_t expected = 3u + dweight_so_far + dbias_so_far;
+  if (in.size() != expected)
+    throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), expected));
+  for (std::size_t i = 3; i < expected; ++i) check_accumulator(name, in[i], in[1]);
   return {in[0], in[1], in[1]};
 }
 Cost LayerNormBackward::cost(Specs in) const {
@@ -139,32 +145,39 @@ Cost LayerNormBackward::cost(Specs in) const {
 }
 
 void LayerNormBackward::run(Ins in, Out dx, Out dweight, Out dbias, Scratch) const {
-  const Rows r(in[0].shape());
+  const RowsOf r(in[0].shape());
   rows::with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::layer_norm_backward(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), dx.as<T>(),
-                                 started<T>(dweight, accumulate ? &in[3] : nullptr),
-                                 started<T>(dbias, accumulate ? &in[4] : nullptr), r.count, r.size,
-                                 eps);
+                                 started<T>(dweight, dweight_so_far ? &in[3] : nullptr),
+                                 started<T>(dbias, dbias_so_far ? &in.back() : nullptr), r.count,
+                                 r.size, eps);
   });
+}
+
+Rows LayerNormBackward::rows(const Carried& batch, int output) const {
+  return backward_rows(batch, output, overwrites(output));
 }
 
 void LayerNormBackward::grad(Back& b) const {
   if (b.wants(0) || b.wants(1) || b.wants(2)) SecondOrder(b.in(0), eps, true).give(b);
-  if (!accumulate) return;
-  if (b.wants(3)) b.give(3, b.d(1));
-  if (b.wants(4)) b.give(4, b.d(2));
+  if (dweight_so_far && b.wants(3)) b.give(3, b.d(1));
+  const int last = 3 + dweight_so_far;
+  if (dbias_so_far && b.wants(last)) b.give(last, b.d(2));
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
   return apply(LayerNormOp{eps}, x, weight, bias);
 }
 
-std::array<Tensor, 3> layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+std::array<Tensor, 3> ops::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                           double eps, const Tensor& dweight, const Tensor& dbias) {
-  const Tensor* in[] = {&x, &weight, &dy, &dweight, &dbias};
-  const bool add = static_cast<bool>(dweight);
-  return apply_all(LayerNormBackward{eps, add}, std::span(in, add ? 5 : 3));
+  const Tensor* in[5] = {&x, &weight, &dy};
+  std::size_t count = 3;
+  for (const Tensor* sum : {&dweight, &dbias})
+    if (*sum) in[count++] = sum;
+  const LayerNormBackward op{eps, static_cast<bool>(dweight), static_cast<bool>(dbias)};
+  return apply_all(op, std::span(in, count));
 }
 
 // ---- rms_norm ----
@@ -178,7 +191,7 @@ Cost RmsNormOp::cost(const Spec& x, const Spec& weight) const {
 }
 
 void RmsNormOp::run(In x, In weight, Out y, Scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::rms_norm(x.as<T>(), weight.as<T>(), y.as<T>(), r.count, r.size, eps);
@@ -202,13 +215,17 @@ Cost RmsNormBackward::cost(Specs in) const {
 }
 
 void RmsNormBackward::run(Ins in, Out dx, Out dweight, Scratch) const {
-  const Rows r(in[0].shape());
+  const RowsOf r(in[0].shape());
   rows::with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::rms_norm_backward(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), dx.as<T>(),
                                started<T>(dweight, accumulate ? &in[3] : nullptr), r.count, r.size,
                                eps);
   });
+}
+
+Rows RmsNormBackward::rows(const Carried& batch, int output) const {
+  return backward_rows(batch, output, overwrites(output));
 }
 
 void RmsNormBackward::grad(Back& b) const {
@@ -220,7 +237,7 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return apply(RmsNormOp{eps}, x, weight);
 }
 
-std::array<Tensor, 2> rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
+std::array<Tensor, 2> ops::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                         double eps, const Tensor& dweight) {
   const Tensor* in[] = {&x, &weight, &dy, &dweight};
   const bool add = static_cast<bool>(dweight);

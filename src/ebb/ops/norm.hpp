@@ -2,8 +2,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight +
                       // bias
@@ -17,12 +18,14 @@ struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var
     return input == 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b001); }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
 
-struct LayerNormBackward {  // x, weight, dy[, dweight, dbias so far] → dx, dweight, dbias
+struct LayerNormBackward {  // x, weight, dy[, dweight so far][, dbias so far] → dx, dweight, dbias
   static constexpr auto name = "layer_norm_backward";
   double eps = 1e-5;
-  bool accumulate = false;
+  bool dweight_so_far = false, dbias_so_far = false;  // are given
   bool operator==(const LayerNormBackward&) const = default;
   std::array<Spec, 3> shape(Specs in) const;
   Cost cost(Specs in) const;
@@ -31,6 +34,11 @@ struct LayerNormBackward {  // x, weight, dy[, dweight, dbias so far] → dx, dw
     return input > 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1) | Needs::input(2);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int output) const;
+  std::uint32_t overwrites(int output) const {
+    if (output == 1) return dweight_so_far ? 0b1000 : 0;
+    return output == 2 && dbias_so_far ? 0b1000u << dweight_so_far : 0;
+  }
 };
 
 struct RmsNormOp {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weight
@@ -42,6 +50,8 @@ struct RmsNormOp {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weigh
   void run(In x, In weight, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b01); }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
 
 struct RmsNormBackward {  // x, weight, dy[, dweight so far] → dx, dweight
@@ -56,16 +66,24 @@ struct RmsNormBackward {  // x, weight, dy[, dweight so far] → dx, dweight
     return input > 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1) | Needs::input(2);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int output) const;
+  std::uint32_t overwrites(int output) const {
+    return output == 1 && accumulate ? 0b1000 : 0;
+  }
 };
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6);
-
-// The sums over rows go on from what is given, or start from zero: both or neither.
+// The sums over rows go on from what is given, or start from zero.
 std::array<Tensor, 3> layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                           double eps, const Tensor& dweight = {},
                                           const Tensor& dbias = {});
 std::array<Tensor, 2> rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                         double eps, const Tensor& dweight = {});
+
+}  // namespace ebb::ops
+
+namespace ebb {
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-6);
 
 }  // namespace ebb

@@ -10,8 +10,10 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/tracer.hpp"
+#include "ebb/tensor/variable.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 namespace {
 
 OpType*& first_op() {
@@ -21,7 +23,8 @@ OpType*& first_op() {
 
 constexpr std::size_t kFew = 8;  // inputs that need no array from the heap
 
-// An array on the stack for the usual handful of inputs; elements are assigned before they are read.
+// An array on the stack for the usual handful of inputs; elements are assigned before they are
+// read.
 template <class T>
 class Few {
  public:
@@ -139,18 +142,39 @@ void remove_recorder(Recorder& recorder) {
 
 namespace {
 
+void tell_failure() {
+  for (Recorder* r = recorders(); r; r = r->outer) r->failed();
+}
+[[maybe_unused]] const bool told = (variable_load_failed() = &tell_failure, true);
+
+void trace(const OpType& type, const void* op, const Spec* made, std::span<const Tensor* const> in,
+           std::span<Tensor> out, int donated, bool view) {
+  if (!tracer())
+    throw Error(
+        fmt::format("{}: a value of a function that was compiled is used outside of it; "
+                    "return it as a result instead",
+                    type.name));
+  if (!view)
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = Tensor::symbolic(made[i]);
+  tracer()->note(type, op, in, out, donated, view);
+}
+
 void compute(const OpType& type, const void* op, std::span<const Tensor* const> in,
              std::span<Tensor> out, int donated) {
   Few<Spec> specs(in.size());
   Few<In> views(in.size());
+  bool symbols = false;
   for (std::size_t i = 0; i < in.size(); ++i) {
+    symbols |= in[i]->symbol();
     new (&specs[i]) Spec(in[i]->spec());
     new (&views[i]) In{&in[i]->spec(), in[i]->raw()};
   }
   Spec made[kMaxOutputs];
   type.shape(op, specs, made);
   if (type.view) out[0] = type.view(op, *in[0]);
-  if (!type.view || !out[0]) run(type, op, specs, views, made, in, out, donated);
+  const bool view = type.view && out[0];
+  if (symbols) return trace(type, op, made, in, out, donated, view);
+  if (!view) run(type, op, specs, views, made, in, out, donated);
 }
 
 }  // namespace
@@ -162,7 +186,7 @@ void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
   try {
     compute(type, op, in, out, donated);
   } catch (...) {
-    for (Recorder* r = recorders(); r; r = r->outer) r->failed();
+    tell_failure();
     throw;
   }
   for (Recorder* r = recorders(); r;) {
@@ -172,4 +196,4 @@ void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
   }
 }
 
-}  // namespace ebb
+}  // namespace ebb::ops

@@ -1,16 +1,23 @@
-// One op, one place. An op is a plain struct:
+// One op, one place. An op is a plain struct in ebb::ops, and a function in ebb that calls it:
 //
 //   struct RmsNorm {                                        // y = w * x / sqrt(mean(x^2) + eps)
 //     static constexpr auto name = "rms_norm";
 //     float eps = 1e-6f;                                    // attributes: trivially copyable
 //     bool operator==(const RmsNorm&) const = default;
-//     Spec shape(const Spec& x, const Spec& w) const;       // throws, naming the op and both shapes
-//     Cost cost(const Spec& x, const Spec& w) const;        // flops and bytes, for the planner
-//     std::size_t scratch(const Spec& x, const Spec& w) const;            // optional: bytes run needs
-//     void run(In x, In w, Out y, Scratch scratch) const;   // calls a kernel
-//     Needs needs(int input) const;                         // what that input's gradient needs
-//     void grad(Back& back) const;                          // in ops: taped, traced, planned too
+//     Spec shape(const Spec& x, const Spec& w) const;       // throws, naming the op and both
+//     shapes Cost cost(const Spec& x, const Spec& w) const;        // flops and bytes, for the
+//     planner std::size_t scratch(const Spec& x, const Spec& w) const;            // optional:
+//     bytes run needs void run(In x, In w, Out y, Scratch scratch) const;   // calls a kernel Needs
+//     needs(int input) const;                         // what that input's gradient needs void
+//     grad(Back& back) const;                          // in ops: taped, traced, planned too
 //   };
+//
+// Where it is so, an op adds:
+//     std::uint32_t overwrites(int output) const;   // inputs whose bytes that output may take
+//     over,
+//                                                   // being of one spec: bit i is input i
+//     static constexpr bool once = true;            // never to be run again: it changes the world
+//     Rows rows(const Carried& batch, int output) const;   // how it treats the rows of a batch
 //
 // An op whose result can share its input's bytes adds `Tensor view(const Tensor& x) const`, which
 // gives the view, or an empty handle where it must be run after all.
@@ -33,7 +40,7 @@
 
 #include "ebb/tensor/tensor.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct Cost {
   double flops = 0;  // multiply-adds count 2
@@ -81,6 +88,23 @@ struct Needs {
   constexpr Needs operator|(Needs o) const { return {inputs | o.inputs, outputs | o.outputs}; }
 };
 
+// How an op treats a batch that is taken in parts. A tensor carries the batch where its first axis
+// is made of `examples` equal pieces, one after the other.
+struct Carried {
+  Specs in;
+  std::uint32_t carry;    // bit i: input i carries the batch
+  std::uint32_t sums;     // bit i: input i is a sum over the examples, as far as they go
+  std::int64_t examples;  // in this part
+  bool carries(std::size_t i) const { return carry >> i & 1; }
+  bool sum(std::size_t i) const { return sums >> i & 1; }
+};
+enum class Rows : std::uint8_t {
+  mixed,   // a row depends on others, or nobody has said that it does not: the batch stays whole
+  apart,   // the result carries the batch: each example's part comes from that example alone
+  summed,  // the result is a sum over the examples, in their order, one chain for each element that
+           // starts from the input it overwrites, where there is one
+};
+
 // One call of an op on the way back: gradients of its outputs come in, those of its inputs go out.
 class Back {
  public:
@@ -89,14 +113,14 @@ class Back {
   virtual const Spec& out_spec(int i = 0) const = 0;
   virtual const Tensor& in(int i) const = 0;       // kept because needs() said so
   virtual const Tensor& out(int i = 0) const = 0;  // likewise
-  virtual const Tensor& d(int i = 0) = 0;          // gradient of output i; zeros where nothing flows
-  virtual Tensor take_d(int i = 0) = 0;            // d(i), handed over: its bytes may be reused
-  virtual bool has(int i) const = 0;               // whether anything flows into output i
-  virtual bool wants(int i) const = 0;             // whether input i's gradient is asked for
+  virtual const Tensor& d(int i = 0) = 0;  // gradient of output i; zeros where nothing flows
+  virtual Tensor take_d(int i = 0) = 0;    // d(i), handed over: its bytes may be reused
+  virtual bool has(int i) const = 0;       // whether anything flows into output i
+  virtual bool wants(int i) const = 0;     // whether input i's gradient is asked for
 
-  // What the gradient of input i already amounts to, handed over to be added to: a sum over examples
-  // starts its chain from it, so that a batch in parts gives the bits of the whole. Empty when there
-  // is nothing yet. Whoever takes it gives back a gradient that includes it.
+  // What the gradient of input i already amounts to, handed over to be added to: a sum over
+  // examples starts its chain from it, so that a batch in parts gives the bits of the whole. Empty
+  // when there is nothing yet. Whoever takes it gives back a gradient that includes it.
   virtual Tensor take(int i) = 0;
   virtual void give(int i, Tensor gradient) = 0;  // adds to what was not taken
 
@@ -109,7 +133,7 @@ struct OpType {
   const char* name;
   std::size_t size;  // of the attributes
   int outputs;
-  bool half;       // takes 16-bit floats itself
+  bool half;  // takes 16-bit floats itself
   bool has_grad;
   void (*shape)(const void* op, Specs in, Spec* out);
   Cost (*cost)(const void* op, Specs in);
@@ -119,6 +143,9 @@ struct OpType {
   void (*grad)(const void* op, Back& back);
   bool (*equal)(const void* a, const void* b);
   Tensor (*view)(const void* op, const Tensor& in);
+  std::uint32_t (*overwrites)(const void* op, int output);
+  Rows (*rows)(const void* op, const Carried& batch, int output);
+  bool once;
   OpType* next = nullptr;
 };
 
@@ -135,7 +162,9 @@ class AnyOp {
   AnyOp(const OpType& type, const void* op) : type_(&type) { std::memcpy(bytes_, op, type.size); }
   const OpType& type() const { return *type_; }
   const void* attributes() const { return bytes_; }
-  bool operator==(const AnyOp& o) const { return type_ == o.type_ && type_->equal(bytes_, o.bytes_); }
+  bool operator==(const AnyOp& o) const {
+    return type_ == o.type_ && type_->equal(bytes_, o.bytes_);
+  }
 
  private:
   const OpType* type_ = nullptr;
@@ -157,7 +186,9 @@ class Recorder {
                       std::span<const Tensor> out) = 0;
   virtual void record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
                       std::span<const Tensor> out) = 0;
-  virtual bool tracks(const Tensor&) const { return false; }  // whether its gradient may be asked for
+  virtual bool tracks(const Tensor&) const {
+    return false;
+  }                         // whether its gradient may be asked for
   virtual void failed() {}  // an op threw: what is recorded is not the whole
   Recorder* outer = nullptr;
 
@@ -189,4 +220,4 @@ class RecorderSwap {
 void call(const OpType& type, const void* op, std::span<const Tensor* const> in,
           std::span<Tensor> out, int donated = -1);
 
-}  // namespace ebb
+}  // namespace ebb::ops

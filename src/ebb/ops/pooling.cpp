@@ -9,6 +9,9 @@
 #include "ebb/ops/shape.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Pool2dShape;
@@ -216,13 +219,13 @@ Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& o) {
   return without_row(avg_pool2d(with_row(x), over));
 }
 
-Tensor max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& o) {
+Tensor ops::max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& o) {
   return apply(MaxPool2dGrad{o}, x, dy);
 }
-Tensor max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& o) {
+Tensor ops::max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& o) {
   return apply(MaxPool2dPick{o}, x, v);
 }
-Tensor avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
+Tensor ops::avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
                        const Pool2dOptions& o) {
   return apply(AvgPool2dGrad{o, in_h, in_w}, dy);
 }

@@ -8,7 +8,7 @@
 #include "ebb/base/half.hpp"
 #include "ebb/kernels/convert.hpp"
 
-namespace ebb::products {
+namespace ebb::ops::products {
 namespace {
 
 using kernels::Gemm;
@@ -116,4 +116,4 @@ void run(const Gemm& g, Scratch scratch) {
   kernels::gemm(g, scratch);
 }
 
-}  // namespace ebb::products
+}  // namespace ebb::ops::products

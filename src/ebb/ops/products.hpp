@@ -4,7 +4,7 @@
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/ops/op.hpp"
 
-namespace ebb::products {
+namespace ebb::ops::products {
 
 kernels::Storage storage(DType dtype);
 
@@ -16,4 +16,4 @@ DType result_type(const char* op, const Spec& a, const Spec& b);
 std::size_t scratch(const kernels::Gemm& product);
 void run(const kernels::Gemm& product, Scratch scratch);
 
-}  // namespace ebb::products
+}  // namespace ebb::ops::products

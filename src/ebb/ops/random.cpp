@@ -1,8 +1,7 @@
 #include "ebb/ops/random.hpp"
 
-#include <array>
-
 #include "ebb/kernels/random.hpp"
+#include "ebb/ops/tracer.hpp"
 
 namespace ebb::random {
 namespace {
@@ -24,19 +23,37 @@ void next_step() {
   current().draw = 0;
 }
 
-Part::Part(std::int64_t row0) : outer_(current().row0) {
+Part::Part(std::int64_t row0, std::int64_t rows)
+    : outer_row0_(current().row0), outer_rows_(current().rows) {
   current().row0 = row0;
+  current().rows = rows;
   current().draw = 0;
 }
-Part::~Part() { current().row0 = outer_; }
+Part::~Part() {
+  current().row0 = outer_row0_;
+  current().rows = outer_rows_;
+}
 
 std::uint64_t next_stream() { return current().draw++; }
 
+void write_key(const State& s, std::int64_t* to) {
+  to[0] = static_cast<std::int64_t>(s.seed);
+  to[1] = static_cast<std::int64_t>(s.step);
+  to[2] = s.row0;
+  to[3] = s.rows;
+}
+
+std::uint64_t first_position(const std::int64_t* key, std::int64_t size, std::int64_t first_axis) {
+  const std::int64_t rows = key[3] > 0 ? key[3] : first_axis;
+  return rows > 0 ? static_cast<std::uint64_t>(key[2]) * static_cast<std::uint64_t>(size / rows)
+                  : 0;
+}
+
 Tensor key() {
-  const State& s = current();
-  const std::array<std::int64_t, 3> values = {static_cast<std::int64_t>(s.seed),
-                                              static_cast<std::int64_t>(s.step), s.row0};
-  return Tensor::from(std::span<const std::int64_t>(values), Shape{3});
+  if (ops::Tracer* t = ops::tracer()) return t->key();
+  std::int64_t values[kKeySize];
+  write_key(current(), values);
+  return Tensor::from(std::span<const std::int64_t>(values), Shape{kKeySize});
 }
 
 Tensor uniform(const Shape& shape, double low, double high, std::uint64_t seed,

@@ -16,6 +16,8 @@
 
 namespace ebb {
 
+using namespace ops;
+
 Axes::Axes(std::span<const int> axes) : count_(static_cast<int>(axes.size())) {
   for (std::size_t i = 0; i < axes.size() && i < axes_.size(); ++i) axes_[i] = axes[i];
 }
@@ -176,11 +178,25 @@ void SumTo::run(Ins in, Out y, Scratch) const {
   if (accumulate && in[1].data != y.data) std::memcpy(y.data, in[1].data, y.spec->bytes());
   std::uint32_t axes = 0;
   repeated_axes(in[0].shape(), to, axes);
-  const kernels::Reduction r = kernels::reduction(in[0].shape().dims(), axes);
+  // The elements of a vector are rows too, whose sum is one chain: as a matrix of one column.
+  const std::int64_t column[] = {in[0].size(), 1};
+  const kernels::Reduction r = in[0].shape().rank() == 1
+                                   ? kernels::reduction(column, axes)
+                                   : kernels::reduction(in[0].shape().dims(), axes);
   with_number<true>(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::reduce(Reduce::sum, r, in[0].as<T>(), y.as<T>(), {.accumulate = accumulate});
   });
+}
+
+// A sum over the only row of a part is one too.
+Rows SumTo::rows(const Carried& batch, int) const {
+  const Shape& x = batch.in[0].shape;
+  const std::uint32_t sum = overwrites(0);
+  const bool kept = x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0];
+  return rule::apart(batch, 0b01 | sum, kept) |
+         rule::summed(batch, 0b01, sum, x.rank() > 0 && (!kept || x[0] == 1)) |
+         rule::linear(batch, 0b01 | sum);
 }
 
 void SumTo::grad(Back& back) const {

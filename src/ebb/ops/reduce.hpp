@@ -7,6 +7,7 @@
 
 #include "ebb/kernels/reduce.hpp"
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
 namespace ebb {
 
@@ -24,6 +25,10 @@ class Axes {
   std::array<int, Shape::kMaxRank> axes_{};
   int count_ = 0;
 };
+
+}  // namespace ebb
+
+namespace ebb::ops {
 
 namespace reduce_detail {
 constexpr const char* name_of(kernels::Reduce f) {
@@ -75,6 +80,13 @@ struct ReduceOp {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return reduce_detail::needs_of(kFunction); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    using enum kernels::Reduce;
+    const bool over_rows = axes & 1;
+    return rule::apart(batch, 0b1, !over_rows) |
+           rule::summed(batch, 0b1, 0, over_rows && kFunction == sum) |
+           rule::linear(batch, 0b1, kFunction == sum || kFunction == mean);
+  }
 };
 
 struct SumTo {  // x summed over the axes along which `to` was broadcast; added to the last input
@@ -88,6 +100,8 @@ struct SumTo {  // x summed over the axes along which `to` was broadcast; added 
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const;
+  std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
 };
 
 struct ArgMax {  // i64: the place of the first largest element along an axis
@@ -99,6 +113,7 @@ struct ArgMax {  // i64: the place of the first largest element along an axis
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
+  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1, axis > 0); }
 };
 
 struct CumSum {  // running sums along an axis, from the front or from the back
@@ -112,7 +127,14 @@ struct CumSum {  // running sums along an axis, from the front or from the back
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
+  }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 // sum, max, min and prod also take i32 and i64.
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdims = false);

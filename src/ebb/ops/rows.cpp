@@ -4,7 +4,7 @@
 
 #include "ebb/base/error.hpp"
 
-namespace ebb::rows {
+namespace ebb::ops::rows {
 
 void check_float(const char* op, const Spec& x) {
   if (!is_float(x.dtype))
@@ -34,4 +34,4 @@ Cost cost(double flops, const Spec& x, std::initializer_list<const Spec*> moved)
   return c;
 }
 
-}  // namespace ebb::rows
+}  // namespace ebb::ops::rows

@@ -5,7 +5,7 @@
 
 #include "ebb/ops/op.hpp"
 
-namespace ebb::rows {
+namespace ebb::ops::rows {
 
 // Throws, naming the op, unless x is of a floating type.
 void check_float(const char* op, const Spec& x);
@@ -21,9 +21,9 @@ inline std::int64_t product_from(const Shape& shape, int axis) {
 }
 
 // An array as rows of its last axis; a scalar is one row of one.
-struct Rows {
+struct RowsOf {
   std::size_t count = 1, size = 1;
-  explicit Rows(const Shape& shape) {
+  explicit RowsOf(const Shape& shape) {
     if (shape.rank() == 0) return;
     size = static_cast<std::size_t>(shape[shape.rank() - 1]);
     for (int d = 0; d + 1 < shape.rank(); ++d) count *= static_cast<std::size_t>(shape[d]);
@@ -39,4 +39,4 @@ void with_float(DType dtype, F&& f) {
 // `flops` for each element of x, and the bytes of all the specs.
 Cost cost(double flops, const Spec& x, std::initializer_list<const Spec*> moved);
 
-}  // namespace ebb::rows
+}  // namespace ebb::ops::rows

@@ -11,6 +11,9 @@
 #include "ebb/ops/reduce.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Walk;

@@ -7,9 +7,10 @@
 #include <span>
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 #include "ebb/ops/slice.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct Reshape {  // the same elements in another shape: a view
   static constexpr auto name = "reshape";
@@ -22,6 +23,10 @@ struct Reshape {  // the same elements in another shape: a view
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    const bool in_order = to.rank() > 0 && to[0] % batch.examples == 0;
+    return rule::apart(batch, 0b1, in_order) | rule::linear(batch, 0b1);
+  }
 };
 
 struct Permute {  // axis i of y is axis axes[i] of x
@@ -35,6 +40,9 @@ struct Permute {  // axis i of y is axis axes[i] of x
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b1, axes[0] == 0) | rule::linear(batch, 0b1);
+  }
 };
 
 struct Pad {  // x with `before` and `after` elements of one value around it
@@ -48,6 +56,10 @@ struct Pad {  // x with `before` and `after` elements of one value around it
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b1, before[0] == 0 && after[0] == 0) |
+           rule::linear(batch, 0b1, value == 0);
+  }
 };
 
 struct Tile {  // x again and again, repeats[i] times along axis i
@@ -60,6 +72,9 @@ struct Tile {  // x again and again, repeats[i] times along axis i
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b1, repeats[0] == 1) | rule::linear(batch, 0b1);
+  }
 };
 
 struct Flip {  // backwards along some axes
@@ -72,6 +87,9 @@ struct Flip {  // backwards along some axes
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b1, (axes & 1) == 0) | rule::linear(batch, 0b1);
+  }
 };
 
 struct BroadcastTo {  // axes of size 1, and missing ones in front, repeated
@@ -84,7 +102,16 @@ struct BroadcastTo {  // axes of size 1, and missing ones in front, repeated
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    const Shape& x = batch.in[0].shape;
+    return rule::apart(batch, 0b1, x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0]) |
+           rule::linear(batch, 0b1);
+  }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 struct Padding {
   std::int64_t before = 0, after = 0;

@@ -5,10 +5,14 @@
 #include "ebb/base/error.hpp"
 #include "ebb/kernels/copy.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/layout.hpp"
 #include "ebb/ops/shape.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Walk;
@@ -211,20 +215,10 @@ void Unslice::run(Ins in, Out y, Scratch) const {
     return;
   }
   if (in[1].data != y.data) kernels::copy_bytes(in[1].data, y.data, y.spec->bytes());
-  const auto add = [&](auto zero) {
+  with_summable(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::accumulate(walk, x.as<T>(), y.as<T>() + offset);
-  };
-  switch (x.dtype()) {
-    case DType::f64:
-      return add(double{});
-    case DType::i32:
-      return add(std::int32_t{});
-    case DType::i64:
-      return add(std::int64_t{});
-    default:
-      return add(float{});
-  }
+  });
 }
 
 void Unslice::grad(Back& b) const {
@@ -232,7 +226,7 @@ void Unslice::grad(Back& b) const {
   if (accumulate && b.wants(1)) b.give(1, b.d());
 }
 
-Tensor unslice(const Tensor& x, const Slice& at, std::int64_t size, Tensor into) {
+Tensor ops::unslice(const Tensor& x, const Slice& at, std::int64_t size, Tensor into) {
   const Tensor* in[] = {&x, &into};
   const bool add = static_cast<bool>(into);
   return apply_all(Unslice{at, size, add}, std::span(in, add ? 2 : 1), add ? 1 : -1);

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct Concat {  // inputs one after the other along an axis
   static constexpr auto name = "concat";
@@ -20,6 +21,11 @@ struct Concat {  // inputs one after the other along an axis
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    if (batch.in.size() > 31) return Rows::mixed;
+    const std::uint32_t all = (1u << batch.in.size()) - 1;
+    return rule::apart(batch, all, axis > 0) | rule::linear(batch, all);
+  }
 };
 
 struct Slice {  // x[…, begin : end : step, …] along one axis; of the first axis, a view
@@ -34,6 +40,9 @@ struct Slice {  // x[…, begin : end : step, …] along one axis; of the first 
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::apart(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
+  }
 };
 
 struct Unslice {  // zeros, or the accumulator, with x added at a slice: the way back of slice
@@ -47,7 +56,19 @@ struct Unslice {  // zeros, or the accumulator, with x added at a slice: the way
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    const std::uint32_t all = 0b01 | overwrites(0);
+    return rule::apart(batch, all, at.axis > 0) | rule::linear(batch, all);
+  }
+  std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
 };
+
+// x at a slice of an axis of `size`, zeros elsewhere; or added there to `into`.
+Tensor unslice(const Tensor& x, const Slice& at, std::int64_t size, Tensor into = {});
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 inline constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
@@ -70,7 +91,5 @@ inline std::vector<Tensor> split(const Tensor& x, Dims sizes, int axis = 0) {
 // [begin, end) of an axis, every step-th; negative positions count from the back.
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end = kEnd,
              std::int64_t step = 1);
-// x at a slice of an axis of `size`, zeros elsewhere; or added there to `into`.
-Tensor unslice(const Tensor& x, const Slice& at, std::int64_t size, Tensor into = {});
 
 }  // namespace ebb

@@ -14,9 +14,12 @@
 #include "ebb/ops/unary.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
-using rows::Rows;
+using rows::RowsOf;
 
 Spec rows_spec(const char* op, const Spec& x) {
   rows::check_float(op, x);
@@ -48,7 +51,7 @@ Spec Softmax::shape(const Spec& x) const { return rows_spec(name, x); }
 Cost Softmax::cost(const Spec& x) const { return rows::cost(20, x, {&x, &x}); }
 
 void Softmax::run(In x, Out y, Scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::softmax(x.as<T>(), y.as<T>(), r.count, r.size);
@@ -65,7 +68,7 @@ Cost SoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
 }
 
 void SoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
-  const Rows r(y.shape());
+  const RowsOf r(y.shape());
   rows::with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
@@ -86,7 +89,7 @@ Spec LogSoftmax::shape(const Spec& x) const { return rows_spec(name, x); }
 Cost LogSoftmax::cost(const Spec& x) const { return rows::cost(20, x, {&x, &x}); }
 
 void LogSoftmax::run(In x, Out y, Scratch) const {
-  const Rows r(x.shape());
+  const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::log_softmax(x.as<T>(), y.as<T>(), r.count, r.size);
@@ -105,7 +108,7 @@ Cost LogSoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
 }
 
 void LogSoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
-  const Rows r(y.shape());
+  const RowsOf r(y.shape());
   rows::with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::log_softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
@@ -121,10 +124,10 @@ void LogSoftmaxBackward::grad(Back& b) const {
 
 Tensor softmax(const Tensor& x, int axis) { return over_axis(Softmax{}, x, axis); }
 Tensor log_softmax(const Tensor& x, int axis) { return over_axis(LogSoftmax{}, x, axis); }
-Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
+Tensor ops::softmax_backward(const Tensor& y, const Tensor& dy) {
   return apply(SoftmaxBackward{}, y, dy);
 }
-Tensor log_softmax_backward(const Tensor& y, const Tensor& dy) {
+Tensor ops::log_softmax_backward(const Tensor& y, const Tensor& dy) {
   return apply(LogSoftmaxBackward{}, y, dy);
 }
 

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct Softmax {  // over the last axis
   static constexpr auto name = "softmax";
@@ -13,6 +14,8 @@ struct Softmax {  // over the last axis
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::output(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b1); }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
 
 struct SoftmaxBackward {  // y, dy: y * (dy - sum(y * dy))
@@ -25,6 +28,8 @@ struct SoftmaxBackward {  // y, dy: y * (dy - sum(y * dy))
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b11); }
+  std::uint32_t overwrites(int) const { return 0b11; }
 };
 
 struct LogSoftmax {  // over the last axis
@@ -35,6 +40,8 @@ struct LogSoftmax {  // over the last axis
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::output(); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b1); }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
 
 struct LogSoftmaxBackward {  // y, dy: dy - e^y * sum(dy)
@@ -47,13 +54,19 @@ struct LogSoftmaxBackward {  // y, dy: dy - e^y * sum(dy)
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b11); }
+  std::uint32_t overwrites(int) const { return 0b11; }
 };
-
-Tensor softmax(const Tensor& x, int axis = -1);
-Tensor log_softmax(const Tensor& x, int axis = -1);
 
 // From the result y of the forward op, over the last axis.
 Tensor softmax_backward(const Tensor& y, const Tensor& dy);
 Tensor log_softmax_backward(const Tensor& y, const Tensor& dy);
+
+}  // namespace ebb::ops
+
+namespace ebb {
+
+Tensor softmax(const Tensor& x, int axis = -1);
+Tensor log_softmax(const Tensor& x, int axis = -1);
 
 }  // namespace ebb

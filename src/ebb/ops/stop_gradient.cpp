@@ -4,6 +4,8 @@
 
 namespace ebb {
 
+using namespace ops;
+
 void StopGradient::run(In x, Out y, Scratch) const { std::memcpy(y.data, x.data, x.spec->bytes()); }
 
 Tensor stop_gradient(const Tensor& x) { return apply(StopGradient{}, x); }

@@ -2,8 +2,9 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 struct StopGradient {  // y = x; no gradient passes
   static constexpr auto name = "stop_gradient";
@@ -13,7 +14,14 @@ struct StopGradient {  // y = x; no gradient passes
   Cost cost(const Spec& x) const { return {0, 2.0 * static_cast<double>(x.bytes())}; }
   Tensor view(const Tensor& x) const { return x.viewed(x.shape()); }
   void run(In x, Out y, Scratch) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::broadcast(batch) | rule::linear(batch, 0b1);
+  }
 };
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 Tensor stop_gradient(const Tensor& x);
 

@@ -11,6 +11,9 @@
 #include "ebb/ops/element_cases.hpp"
 
 namespace ebb {
+
+using namespace ops;
+
 namespace {
 
 using kernels::Unary;
@@ -225,8 +228,8 @@ void LogicalNot::run(In x, Out y, Scratch) const {
   kernels::logical_not(x.as<bool>(), y.as<bool>(), static_cast<std::size_t>(x.size()));
 }
 
-#define EBB_UNARY(function)                 \
-  template struct UnaryOp<Unary::function>; \
+#define EBB_UNARY(function)                      \
+  template struct ops::UnaryOp<Unary::function>; \
   Tensor function(const Tensor& x) { return apply(UnaryOp<Unary::function>{}, x); }
 EBB_UNARY(neg)
 EBB_UNARY(abs)
@@ -250,9 +253,9 @@ EBB_UNARY(gelu)
 EBB_UNARY(gelu_tanh)
 EBB_UNARY(silu)
 #undef EBB_UNARY
-template struct UnaryOp<Unary::leaky_relu>;
-template struct UnaryOp<Unary::elu>;
-template struct UnaryOp<Unary::clip>;
+template struct ops::UnaryOp<Unary::leaky_relu>;
+template struct ops::UnaryOp<Unary::elu>;
+template struct ops::UnaryOp<Unary::clip>;
 Tensor leaky_relu(const Tensor& x, double slope) {
   return apply(UnaryOp<Unary::leaky_relu>{slope, 0}, x);
 }
@@ -262,7 +265,7 @@ Tensor clip(const Tensor& x, double lo, double hi) {
 }
 Tensor logical_not(const Tensor& x) { return apply(LogicalNot{}, x); }
 
-Tensor unary_backward(UnaryGrad f, const Tensor& saved, Tensor dy, double a, double b) {
+Tensor ops::unary_backward(UnaryGrad f, const Tensor& saved, Tensor dy, double a, double b) {
   switch (f) {
     case UnaryGrad::relu:
       return backward<UnaryGrad::relu>(saved, std::move(dy));

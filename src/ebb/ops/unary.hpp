@@ -7,8 +7,9 @@
 
 #include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/op.hpp"
+#include "ebb/ops/rows_rule.hpp"
 
-namespace ebb {
+namespace ebb::ops {
 
 namespace unary_detail {
 
@@ -134,6 +135,10 @@ struct UnaryOp {  // y = f(x)
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return unary_detail::needs_of(kFunction); }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::broadcast(batch) | rule::linear(batch, 0b1, kFunction == kernels::Unary::neg);
+  }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
 
 template <kernels::UnaryGrad kFunction>
@@ -149,6 +154,10 @@ struct UnaryBackward {  // saved, dy: dx = dy * f'. Saved is what f's `needs` sa
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::broadcast(batch) | rule::linear(batch, 0b10);
+  }
+  std::uint32_t overwrites(int) const { return 0b11; }
 };
 
 struct LogicalNot {  // of bools
@@ -157,7 +166,17 @@ struct LogicalNot {  // of bools
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
+  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  std::uint32_t overwrites(int) const { return 0b1; }
 };
+
+// dy f'(...), from what the function keeps: see kernels::UnaryGrad.
+Tensor unary_backward(kernels::UnaryGrad f, const Tensor& saved, Tensor dy, double a = 0,
+                      double b = 0);
+
+}  // namespace ebb::ops
+
+namespace ebb {
 
 // neg, abs, sign, square, relu and clip also take integers.
 Tensor neg(const Tensor& x);
@@ -185,9 +204,5 @@ Tensor gelu_tanh(const Tensor& x);  // its approximation by tanh
 Tensor silu(const Tensor& x);       // x sigmoid(x)
 Tensor clip(const Tensor& x, double lo, double hi);
 Tensor logical_not(const Tensor& x);
-
-// dy f'(...), from what the function keeps: see kernels::UnaryGrad.
-Tensor unary_backward(kernels::UnaryGrad f, const Tensor& saved, Tensor dy, double a = 0,
-                      double b = 0);
 
 }  // namespace ebb

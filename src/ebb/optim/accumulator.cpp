@@ -12,12 +12,14 @@ namespace ebb::optim {
 Accumulator::Accumulator(std::vector<Variable> params, int window)
     : params_(std::move(params)), sums_(params_.size()), window_(window) {
   check_distinct("accumulator", params_);
-  if (window < 0) throw Error(fmt::format("accumulator: a window of {} parts; expected 0 or more", window));
+  if (window < 0)
+    throw Error(fmt::format("accumulator: a window of {} parts; expected 0 or more", window));
 }
 
 Accumulator::~Accumulator() {
   if (parts_ > 0 && !torn_)
-    fmt::print(stderr, "ebb: an accumulator ended with {} parts ({} examples) that no step has used\n",
+    fmt::print(stderr,
+               "ebb: an accumulator ended with {} parts ({} examples) that no step has used\n",
                parts_, count_);
 }
 
@@ -25,7 +27,8 @@ void Accumulator::check_room() const {
   if (torn_)
     throw Error("accumulator: an earlier part failed half way; discard() and begin the batch anew");
   if (full())
-    throw Error(fmt::format("accumulator: its window of {} parts is full; take a step first", window_));
+    throw Error(
+        fmt::format("accumulator: its window of {} parts is full; take a step first", window_));
 }
 
 void check_distinct(const char* who, std::span<const Variable> params) {
@@ -38,10 +41,12 @@ void check_distinct(const char* who, std::span<const Variable> params) {
 void Accumulator::add(Tape& tape, const Loss& loss) {
   check_room();
   if (!tape.recorded(loss.sum))
-    throw Error("accumulator: this tape has not recorded the loss, or was used up; make a Tape before "
-                "each part's forward pass");
+    throw Error(
+        "accumulator: this tape has not recorded the loss, or was used up; make a Tape before "
+        "each part's forward pass");
   sources_.clear();
   for (const Variable& p : params_) sources_.push_back(p.value());
+  if (parts_ == 0) draws_ = tape.draws();
   const Tensor one;
   try {
     tape.gradient_into({&loss.sum, 1}, {&one, 1}, sources_, sums_);
@@ -63,7 +68,9 @@ void Accumulator::add(std::span<const Tensor> gradients, double count) {
   if (gradients.size() != params_.size())
     throw Error(fmt::format("accumulator: {} gradients were given for {} parameters",
                             gradients.size(), params_.size()));
-  if (!(count >= 0)) throw Error(fmt::format("accumulator: a count of {}; expected 0 or more", count));
+  if (parts_ == 0) draws_ = random::state();
+  if (!(count >= 0))
+    throw Error(fmt::format("accumulator: a count of {}; expected 0 or more", count));
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (gradients[i] && gradients[i].spec() != params_[i].spec())
       throw Error(fmt::format("accumulator: the gradient of {} is {}, the parameter {}",
@@ -102,7 +109,14 @@ void Accumulator::reset() {
   clear();
 }
 
-void Accumulator::discard() { clear(); }
+void Accumulator::discard() {
+  random::State now = random::state();
+  if (parts_ > 0 && now.seed == draws_.seed && now.step == draws_.step) {
+    now.draw = draws_.draw;
+    random::restore(now);
+  }
+  clear();
+}
 
 void Accumulator::clear() {
   sums_.assign(params_.size(), Tensor());

@@ -7,10 +7,10 @@
 //   }
 //   adam.step(gathered);
 //
-// Sums and counts add up, and the division happens once: the gradient is that of the whole batch, bit
-// for bit where each weight is used once per example. (With dropout, a random::Part says where in the
-// batch a part begins, so that it draws what the whole would have drawn.) What was gathered is never lost silently: it
-// goes into a step, or is dropped by name.
+// Sums and counts add up, and the division happens once: the gradient is that of the whole batch,
+// bit for bit where each weight is used once per example. (With dropout, a random::Part says where
+// in the batch a part begins, so that it draws what the whole would have drawn.) What was gathered
+// is never lost silently: it goes into a step, or is dropped by name.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class Accumulator {
   std::vector<Tensor> mean() const;      // the gradient of the whole: sums / count
 
   void reset();    // refuses while parts are in it that no step has used
-  void discard();  // drops them
+  void discard();  // drops them, and gives their random draws back: another try draws the same
   void clear();    // after a step has used them
 
  private:
@@ -56,6 +56,7 @@ class Accumulator {
   double count_ = 0;
   int parts_ = 0, window_;
   bool torn_ = false;
+  random::State draws_;  // when the first part began
 };
 
 }  // namespace ebb::optim

@@ -17,6 +17,10 @@
 #include "ebb/optim/schedule.hpp"
 #include "ebb/tensor/variable.hpp"
 
+namespace ebb {
+class Tape;
+}
+
 namespace ebb::optim {
 
 class Accumulator;
@@ -40,7 +44,7 @@ class Optimizer {
   void set_schedule(Schedule schedule);  // asked before every step
   void clip_value(double limit);         // each element of the gradient to [-limit, limit]
   void clip_norm(double limit);          // all gradients together to this length at most
-  double last_norm() const { return last_norm_; }  // before clipping; measured only with clip_norm
+  double last_norm() const;              // before clipping; measured only with clip_norm
 
   std::int64_t steps() const;  // taken so far
   const std::vector<Variable>& params() const { return params_; }
@@ -57,14 +61,25 @@ class Optimizer {
   virtual void update(std::span<const kernels::Update<double>> tensors, kernels::GradientUse use,
                       double lr, std::int64_t step) const = 0;
 
+  // The same as ops: the bytes of the rule for a step, and the update of one parameter. `in` is
+  // rule, scale, gradient, parameter, state …; the results are the new parameter and state.
+  virtual std::size_t rule_bytes() const = 0;
+  virtual void write_rule(std::span<std::byte> to, double lr, std::int64_t step) const = 0;
+  virtual std::vector<Tensor> update(std::span<const Tensor* const> in,
+                                     double clip_value) const = 0;
+
  private:
+  Loss minimize_traced(const Loss& loss, Tape& tape);
+  void prepare(std::span<std::byte> rule);
+  void finish();
   std::string rule_;
   std::vector<Variable> params_;
   std::vector<std::vector<Variable>> slots_;  // per slot, per parameter
   Variable steps_;
   double lr_;
   Schedule schedule_;
-  double clip_value_, clip_norm_, last_norm_ = 0;
+  double clip_value_, clip_norm_;
+  Variable norm_;  // of the last step's gradient, with clip_norm
   // Reused from step to step.
   std::vector<kernels::Update<float>> floats_;
   std::vector<kernels::Update<double>> doubles_;
@@ -76,12 +91,13 @@ struct SgdOptions {
   double lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
 };
-struct AdamOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+template <bool kDecoupled>
+struct AdamOptionsOf {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = kDecoupled ? 0.01 : 0;
 };
-struct AdamWOptions {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01;
-};
+using AdamOptions = AdamOptionsOf<false>;
+using AdamWOptions = AdamOptionsOf<true>;
 struct RmspropOptions {
   double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
 };
@@ -99,6 +115,9 @@ class RuleOptimizer : public Optimizer {
               std::int64_t step) const final;
   void update(std::span<const kernels::Update<double>> tensors, kernels::GradientUse use, double lr,
               std::int64_t step) const final;
+  std::size_t rule_bytes() const final { return sizeof(Rule); }
+  void write_rule(std::span<std::byte> to, double lr, std::int64_t step) const final;
+  std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value) const final;
 };
 
 class Sgd final : public RuleOptimizer<kernels::SgdRule> {
@@ -110,23 +129,18 @@ class Sgd final : public RuleOptimizer<kernels::SgdRule> {
   SgdOptions options_;
 };
 
-class Adam final : public RuleOptimizer<kernels::AdamRule> {
+// Weight decay is added to the gradient, or decoupled from it: taken off the weight itself.
+template <bool kDecoupled>
+class AdamOf final : public RuleOptimizer<kernels::AdamRule> {
  public:
-  explicit Adam(std::vector<Variable> params, AdamOptions options = {});
+  explicit AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecoupled> options = {});
 
  private:
   kernels::AdamRule rule(double lr, std::int64_t step) const override;
-  AdamOptions options_;
+  AdamOptionsOf<kDecoupled> options_;
 };
-
-class AdamW final : public RuleOptimizer<kernels::AdamRule> {
- public:
-  explicit AdamW(std::vector<Variable> params, AdamWOptions options = {});
-
- private:
-  kernels::AdamRule rule(double lr, std::int64_t step) const override;
-  AdamWOptions options_;
-};
+using Adam = AdamOf<false>;
+using AdamW = AdamOf<true>;
 
 class Rmsprop final : public RuleOptimizer<kernels::RmspropRule> {
  public:

@@ -27,7 +27,8 @@ Schedule step_decay(double lr, std::int64_t every, double factor) {
   check(lr > 0, "lr must be above 0", lr);
   check(every > 0, "every must be at least 1 step", static_cast<double>(every));
   check(factor > 0, "factor must be above 0", factor);
-  return [=](std::int64_t taken) { return lr * std::pow(factor, static_cast<double>(taken / every)); };
+  return
+      [=](std::int64_t taken) { return lr * std::pow(factor, static_cast<double>(taken / every)); };
 }
 
 Schedule exponential(double lr, double rate) {
@@ -42,10 +43,9 @@ Schedule warmup_cosine(double lr, std::int64_t warmup, std::int64_t total, doubl
   check(total > warmup, "total must be above warmup", static_cast<double>(total));
   check(floor >= 0 && floor <= lr, "floor must lie between 0 and lr", floor);
   return [=](std::int64_t taken) {
-    if (taken < warmup)
-      return lr * static_cast<double>(taken + 1) / static_cast<double>(warmup);
-    const double done = std::min(
-        1.0, static_cast<double>(taken - warmup) / static_cast<double>(total - warmup));
+    if (taken < warmup) return lr * static_cast<double>(taken + 1) / static_cast<double>(warmup);
+    const double done =
+        std::min(1.0, static_cast<double>(taken - warmup) / static_cast<double>(total - warmup));
     return floor + (lr - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
   };
 }
@@ -53,7 +53,8 @@ Schedule warmup_cosine(double lr, std::int64_t warmup, std::int64_t total, doubl
 Plateau::Plateau(double lr, PlateauOptions options)
     : options_(options), lr_(lr), best_(std::numeric_limits<double>::infinity()) {
   check(lr > 0, "lr must be above 0", lr);
-  check(options.factor > 0 && options.factor < 1, "factor must lie between 0 and 1", options.factor);
+  check(options.factor > 0 && options.factor < 1, "factor must lie between 0 and 1",
+        options.factor);
   check(options.patience >= 0, "patience must be 0 or more", options.patience);
 }
 

@@ -15,10 +15,10 @@ Schedule exponential(double lr, double rate);                       // lr * rate
 Schedule warmup_cosine(double lr, std::int64_t warmup, std::int64_t total, double floor = 0);
 
 struct PlateauOptions {
-  double factor = 0.1;        // what the rate is multiplied by
-  int patience = 10;          // observations without progress that are borne
-  double threshold = 1e-4;    // progress is a loss below best * (1 - threshold)
-  double floor = 0;           // the rate never goes below
+  double factor = 0.1;      // what the rate is multiplied by
+  int patience = 10;        // observations without progress that are borne
+  double threshold = 1e-4;  // progress is a loss below best * (1 - threshold)
+  double floor = 0;         // the rate never goes below
 };
 
 // Lowers the rate when what it is shown has stopped getting better.

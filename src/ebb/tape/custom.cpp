@@ -9,6 +9,10 @@
 #include "ebb/tape/tape.hpp"
 
 namespace ebb {
+
+using namespace ops;
+using custom_detail::Function;
+
 namespace {
 
 class CustomRule final : public CustomGrad {
@@ -65,7 +69,7 @@ class Probe final : public Recorder {
       for (const Tensor& y : out) made_.insert(y.id());
   }
   Recorder* behind_;
-  std::unordered_set<const Value*> seen_;  // kept alive by `read`
+  std::unordered_set<const Tensor::Value*> seen_;  // kept alive by `read`
   std::unordered_set<std::uint64_t> made_;
 };
 
@@ -147,8 +151,8 @@ Tensor apart(const Tensor& y, std::span<const Tensor> inputs) {
 
 }  // namespace
 
-Tensor custom_gradient_of(const std::function<Custom(std::span<const Tensor>)>& fn,
-                          std::span<const Tensor> inputs) {
+Tensor custom_detail::custom_gradient_of(const std::function<Custom(std::span<const Tensor>)>& fn,
+                                         std::span<const Tensor> inputs) {
   Custom custom;
   {
     // The innermost tape takes the rule for what happens inside; those outside it see both, so that
@@ -163,7 +167,7 @@ Tensor custom_gradient_of(const std::function<Custom(std::span<const Tensor>)>& 
   return y;
 }
 
-std::vector<Tensor> checkpointed(const Function& fn, std::span<const Tensor> inputs) {
+std::vector<Tensor> custom_detail::checkpointed(const Function& fn, std::span<const Tensor> inputs) {
   if (!recording()) return fn(inputs);
   auto rule = std::make_shared<Recompute>(fn, inputs, random::state());
   Probe probe(inputs, recorders());

@@ -26,23 +26,25 @@ struct Custom {
   std::function<std::vector<Tensor>(const Tensor& output_gradient)> gradient;
 };
 
+namespace custom_detail {
+
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
 Tensor custom_gradient_of(const std::function<Custom(std::span<const Tensor>)>& fn,
                           std::span<const Tensor> inputs);
 std::vector<Tensor> checkpointed(const Function& fn, std::span<const Tensor> inputs);
 
-namespace custom_detail {
 template <class F, std::size_t... I>
 auto spread(F& f, std::span<const Tensor> in, std::index_sequence<I...>) {
   return f(in[I]...);
 }
+
 }  // namespace custom_detail
 
 template <class F, class... T>
 Tensor custom_gradient(F fn, const T&... inputs) {
   const std::array<Tensor, sizeof...(T)> in{static_cast<const Tensor&>(inputs)...};
-  return custom_gradient_of(
+  return custom_detail::custom_gradient_of(
       [&](std::span<const Tensor> x) {
         return custom_detail::spread(fn, x, std::index_sequence_for<T...>{});
       },
@@ -55,7 +57,7 @@ template <class F>
 auto checkpoint(F fn) {
   return [fn = std::move(fn)]<class... T>(const T&... inputs) {
     const std::array<Tensor, sizeof...(T)> in{static_cast<const Tensor&>(inputs)...};
-    return std::move(checkpointed(
+    return std::move(custom_detail::checkpointed(
         [fn](std::span<const Tensor> x) {
           return std::vector<Tensor>{custom_detail::spread(fn, x, std::index_sequence_for<T...>{})};
         },

@@ -8,7 +8,10 @@
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 
-namespace ebb {
+namespace ebb::tape_detail {
+
+using namespace ops;
+
 namespace {
 
 // Emptied records wait here for the next tape of this thread.
@@ -314,4 +317,4 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
   }
 }
 
-}  // namespace ebb
+}  // namespace ebb::tape_detail

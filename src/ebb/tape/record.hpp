@@ -11,7 +11,7 @@
 #include "ebb/ops/op.hpp"
 #include "ebb/tape/tape.hpp"
 
-namespace ebb {
+namespace ebb::tape_detail {
 
 // Tensor ids to slots: open addressing, never shrinks.
 class SlotMap {
@@ -30,11 +30,11 @@ class SlotMap {
   std::size_t used_ = 0;
 };
 
-class Record final : public Recorder {
+class Record final : public ops::Recorder {
  public:
   struct Call {
-    AnyOp op;
-    std::shared_ptr<const CustomGrad> custom;  // instead of op, when set
+    ops::AnyOp op;
+    std::shared_ptr<const ops::CustomGrad> custom;  // instead of op, when set
     std::uint32_t first_in, inputs;            // into links, specs, kept
     std::uint32_t first_slot, outputs;         // outputs take consecutive slots
     Scope::Id scope;
@@ -57,9 +57,9 @@ class Record final : public Recorder {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  void record(const OpType& type, const void* op, std::span<const Tensor* const> in,
+  void record(const ops::OpType& type, const void* op, std::span<const Tensor* const> in,
               std::span<const Tensor> out) override;
-  void record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
+  void record(std::shared_ptr<const ops::CustomGrad> rule, std::span<const Tensor* const> in,
               std::span<const Tensor> out) override;
 
   void watch(const Tensor& x);
@@ -83,7 +83,7 @@ class Record final : public Recorder {
   std::uint32_t slot_of(const Tensor& x);
   bool link(std::span<const Tensor* const> in);
   void add_call(Call call, std::span<const Tensor* const> in, std::span<const Tensor> out,
-                Needs needs);
+                ops::Needs needs);
 
   bool persistent_ = false, watch_variables_ = true;
   bool used_up_ = false, failed_ = false;
@@ -92,4 +92,4 @@ class Record final : public Recorder {
   Storage storage_;
 };
 
-}  // namespace ebb
+}  // namespace ebb::tape_detail

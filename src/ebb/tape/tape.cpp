@@ -10,6 +10,9 @@
 #include "ebb/tape/record.hpp"
 
 namespace ebb {
+
+using tape_detail::Record;
+
 namespace {
 
 thread_local Tape* innermost_tape = nullptr;
@@ -71,7 +74,7 @@ void Tape::assign_at_end(const Variable& variable, Tensor value) {
   if (value.spec() != variable.spec())
     throw Error(fmt::format("assign_at_end: variable {} is {}, the value is {}", variable.name(),
                             to_string(variable.spec()), to_string(value.spec())));
-  if (!value.unique()) value = value.copy();
+  if (!value.symbol() && !value.unique()) value = value.copy();
   wait_for(variable, std::move(value));
 }
 
@@ -116,6 +119,7 @@ void Tape::gradient_into(std::span<const Tensor* const> ys,
   for (const auto tensors : {ys, xs})
     for (const Tensor* t : tensors)
       if (!*t) throw Error("gradient: an empty handle was given for the result or a source");
+  walked_ = true;
   const bool keep = record_->persistent();
   struct UsedUp {
     Record* record;
@@ -178,6 +182,7 @@ void Tape::gradient_into(std::span<const Tensor> ys, std::span<const Tensor> out
 // One walk for each element of y; only the last may use the tape up.
 Tensor Tape::jacobian(const Tensor& y, const Tensor& x) {
   record_->check_usable("jacobian");
+  walked_ = true;
   check_jacobian("jacobian", y);
   const Shape shape = joined(y.shape().dims(), x.shape().dims());
   const auto count = static_cast<std::size_t>(y.size());
@@ -197,6 +202,7 @@ Tensor Tape::jacobian(const Tensor& y, const Tensor& x) {
 
 Tensor Tape::batch_jacobian(const Tensor& y, const Tensor& x) {
   record_->check_usable("batch_jacobian");
+  walked_ = true;
   check_jacobian("batch_jacobian", y);
   if (y.rank() == 0 || x.rank() == 0 || y.shape()[0] != x.shape()[0])
     throw Error(fmt::format("batch_jacobian: {} and {} do not have the same number of rows",

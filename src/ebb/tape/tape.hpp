@@ -22,10 +22,13 @@
 namespace ebb {
 
 struct Loss;
+
+namespace tape_detail {
 class Record;  // what a tape has seen
 struct RecordDrop {
   void operator()(Record* record) const;
 };
+}  // namespace tape_detail
 
 // What stands in for the gradient of a source the result does not depend on.
 enum class Unconnected { none, zeros };  // none: an empty handle
@@ -71,6 +74,8 @@ class Tape {
   void release();                        // frees what is kept; the tape is used up
   bool recorded(const Tensor& y) const;  // whether this tape saw how y came about
   bool used_up() const;                  // by a gradient (one-shot) or release()
+  bool walked() const { return walked_; }  // whether a gradient was asked for
+  const random::State& draws() const { return draws_; }  // this thread's, when the tape began
   static Tape* innermost();              // of this thread, or null
 
   // A new value for a variable that the forward pass computes on its way, such as a running mean. It
@@ -83,7 +88,7 @@ class Tape {
   void discard();  // the step has failed: what waits is forgotten
 
   // No tape of this thread records while this lives.
-  struct Pause : RecorderSwap {
+  struct Pause : ops::RecorderSwap {
     Pause() : RecorderSwap(nullptr) {}
   };
 
@@ -92,11 +97,12 @@ class Tape {
                               const GradientOptions& options);
   void wait_for(const Variable& variable, Tensor value);
 
-  std::unique_ptr<Record, RecordDrop> record_;
+  std::unique_ptr<tape_detail::Record, tape_detail::RecordDrop> record_;
   std::vector<std::pair<Variable, Tensor>> at_end_;
   int exceptions_;       // in flight when the tape began
   random::State draws_;  // when the tape began
   bool open_ = true;     // neither committed nor discarded
+  bool walked_ = false;
   Tape* outer_;
 };
 

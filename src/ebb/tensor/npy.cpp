@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
@@ -91,15 +92,35 @@ Front read_front(File& file) {
 
 }  // namespace
 
+namespace {
+
+// The header of a file that is as long as it says.
+auto checked_front(File& file) {
+  const auto front = read_front(file);
+  const auto& [header, data_offset] = front;
+  const std::uint64_t size = file.size(), expected = data_offset + header.spec.bytes();
+  if (size != expected)
+    refuse(file.path(),
+           fmt::format("{} needs a file of {} bytes, and this one has {}; the file is {}",
+                       to_string(header.spec), expected, size,
+                       size < expected ? "cut short" : "followed by something else"));
+  return front;
+}
+
+std::string preamble_of(const std::string& path, const Spec& spec) {
+  try {
+    return npy_preamble(spec);
+  } catch (const Error& error) {
+    throw Error(fmt::format("cannot save \"{}\": {}", path, error.what()));
+  }
+}
+
+}  // namespace
+
 Tensor load_npy(const std::string& path) {
   File file = File::open(path);
-  const auto [header, data_offset] = read_front(file);
+  const auto [header, data_offset] = checked_front(file);
   const Spec& spec = header.spec;
-  const std::uint64_t size = file.size(), expected = data_offset + spec.bytes();
-  if (size != expected)
-    refuse(path, fmt::format("{} needs a file of {} bytes, and this one has {}; the file is {}",
-                             to_string(spec), expected, size,
-                             size < expected ? "cut short" : "followed by something else"));
 
   Tensor out = Tensor::uninitialized(spec, "load_npy");
   const std::span<std::byte> to(out.bytes(), spec.bytes());
@@ -124,16 +145,56 @@ Tensor load_npy(const std::string& path) {
 }
 
 void save_npy(const std::string& path, const Tensor& tensor) {
-  std::string front;
-  try {
-    front = npy_preamble(tensor.spec());
-  } catch (const Error& error) {
-    throw Error(fmt::format("cannot save \"{}\": {}", path, error.what()));
-  }
+  const std::string front = preamble_of(path, tensor.spec());
   AtomicFile out(path);
   out.file().write(front);
   out.file().write({tensor.raw(), tensor.spec().bytes()});
   out.commit();
+}
+
+NpyReader::NpyReader(const std::string& path) : file_(File::open(path)) {
+  const auto [header, data_offset] = checked_front(file_);
+  if (header.fortran_order && header.spec.rank() > 1)
+    refuse(path,
+           "it is in Fortran order, which has no rows to read one by one; save it in C order");
+  if (header.spec.rank() == 0) refuse(path, "it is a single number; expected rows");
+  if (header.spec.dtype == DType::boolean) refuse(path, "rows of bool are not read one by one");
+  spec_ = header.spec;
+  data_ = data_offset;
+  swapped_ = header.swapped;
+}
+
+Tensor NpyReader::rows(std::int64_t begin, std::int64_t end) {
+  if (begin < 0 || end < begin || end > spec_.shape[0])
+    throw Error(
+        fmt::format("npy: rows [{}, {}) of {} are out of range", begin, end, to_string(spec_)));
+  std::vector<std::int64_t> dims(spec_.shape.begin(), spec_.shape.end());
+  dims[0] = end - begin;
+  Tensor out = Tensor::uninitialized({Shape(dims), spec_.dtype}, "npy");
+  const std::uint64_t row =
+      spec_.shape[0] ? spec_.bytes() / static_cast<std::uint64_t>(spec_.shape[0]) : 0;
+  file_.read_at(data_ + row * static_cast<std::uint64_t>(begin), {out.bytes(), out.spec().bytes()});
+  if (swapped_) swap_bytes(out.bytes(), static_cast<std::size_t>(out.size()), size_of(spec_.dtype));
+  return out;
+}
+
+NpyWriter::NpyWriter(const std::string& path, const Spec& spec) : file_(path), spec_(spec) {
+  file_.file().write(preamble_of(path, spec));
+}
+
+void NpyWriter::append(const Tensor& rows) {
+  if (rows.dtype() != spec_.dtype || written_ + rows.spec().bytes() > spec_.bytes())
+    throw Error(fmt::format("npy: {} does not go on a file of {} that has {} bytes so far",
+                            to_string(rows.spec()), to_string(spec_), written_));
+  file_.file().write({rows.raw(), rows.spec().bytes()});
+  written_ += rows.spec().bytes();
+}
+
+void NpyWriter::commit() {
+  if (written_ != spec_.bytes())
+    throw Error(fmt::format("npy: {} has {} bytes, {} were written", to_string(spec_),
+                            spec_.bytes(), written_));
+  file_.commit();
 }
 
 }  // namespace ebb

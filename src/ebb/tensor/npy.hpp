@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "ebb/base/file.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {
@@ -16,5 +17,33 @@ Tensor load_npy(const std::string& path);
 // Format version 1.0, C order. Atomic: a failure leaves the file that was there. bf16 is refused,
 // since NumPy has no such type; cast it to f32 first, which loses nothing.
 void save_npy(const std::string& path, const Tensor& tensor);
+
+// A file too large to hold, by rows of its first axis. Files in Fortran order have no such rows and
+// are refused.
+class NpyReader {
+ public:
+  explicit NpyReader(const std::string& path);
+  const Spec& spec() const { return spec_; }
+  Tensor rows(std::int64_t begin, std::int64_t end);
+
+ private:
+  File file_;
+  Spec spec_;
+  std::uint64_t data_ = 0;  // where in the file it begins
+  bool swapped_ = false;
+};
+
+// Written row by row; commit() puts it in place when all rows are there.
+class NpyWriter {
+ public:
+  NpyWriter(const std::string& path, const Spec& spec);
+  void append(const Tensor& rows);
+  void commit();
+
+ private:
+  AtomicFile file_;
+  Spec spec_;
+  std::uint64_t written_ = 0;
+};
 
 }  // namespace ebb

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/tensor/with_type.hpp"
+
 namespace ebb {
 namespace {
 
@@ -126,25 +128,7 @@ std::vector<std::string> format_shown(const Tensor& tensor,
 }
 
 std::vector<std::string> format_all(const Tensor& t, const std::vector<std::int64_t>& shown) {
-  switch (t.dtype()) {
-    case DType::f32:
-      return format_shown<float>(t, shown);
-    case DType::f64:
-      return format_shown<double>(t, shown);
-    case DType::bf16:
-      return format_shown<bf16>(t, shown);
-    case DType::f16:
-      return format_shown<f16>(t, shown);
-    case DType::i32:
-      return format_shown<std::int32_t>(t, shown);
-    case DType::i64:
-      return format_shown<std::int64_t>(t, shown);
-    case DType::u8:
-      return format_shown<std::uint8_t>(t, shown);
-    case DType::boolean:
-      break;
-  }
-  return format_shown<bool>(t, shown);
+  return with_type(t.dtype(), [&](auto zero) { return format_shown<decltype(zero)>(t, shown); });
 }
 
 class Printer {

@@ -9,55 +9,30 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/tensor/with_type.hpp"
 
 namespace ebb {
 namespace {
 
 constexpr std::size_t kHead = 128;
-static_assert(sizeof(Value) <= kHead);
+static_assert(sizeof(Tensor::Value) <= kHead);
 
 template <class T>
 void fill_with(Tensor& t, double value) {
   T* to = reinterpret_cast<T*>(t.bytes());
-  T element;
-  if constexpr (std::is_same_v<T, bf16>) {
-    element = to_bf16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<T, f16>) {
-    element = to_f16(static_cast<float>(value));
-  } else if constexpr (std::is_same_v<T, bool>) {
-    element = value != 0;
-  } else if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
     if (!(value >= static_cast<double>(std::numeric_limits<T>::min()) &&
           value <= static_cast<double>(std::numeric_limits<T>::max())) ||
         value != std::floor(value))
       throw Error(fmt::format("full: {} is not a value of {}; cast the tensor first", value,
                               name(t.dtype())));
-    element = static_cast<T>(value);
-  } else {
-    element = static_cast<T>(value);
   }
-  std::fill_n(to, t.size(), element);
-}
-
-// Calls f with a value of the C++ type that `dtype` names.
-template <class F>
-auto with_type(DType dtype, F&& f) {
-  switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::f64: return f(double{});
-    case DType::bf16: return f(bf16{});
-    case DType::f16: return f(f16{});
-    case DType::i32: return f(std::int32_t{});
-    case DType::i64: return f(std::int64_t{});
-    case DType::u8: return f(std::uint8_t{});
-    case DType::boolean: break;
-  }
-  return f(bool{});
+  std::fill_n(to, t.size(), element_of<T>(value));
 }
 
 }  // namespace
 
-std::uint64_t Value::next_id() {
+std::uint64_t Tensor::Value::next_id() {
   static std::atomic<std::uint64_t> next{1};
   thread_local std::uint64_t mine = 0, end = 0;
   if (mine == end) {
@@ -67,7 +42,7 @@ std::uint64_t Value::next_id() {
   return mine++;
 }
 
-Value* Value::create(const Spec& spec, const char* site, Category category) {
+Tensor::Value* Tensor::Value::create(const Spec& spec, const char* site, Category category) {
   void* block = memory::take(kHead + spec.bytes(), site, category);
   Value* v = new (block) Value;
   v->id = next_id();
@@ -76,17 +51,28 @@ Value* Value::create(const Spec& spec, const char* site, Category category) {
   return v;
 }
 
-Value* Value::view(Value* base, const Spec& spec, std::size_t offset_bytes) {
+// The bytes of a symbol lie nowhere; offsets of its views are counted from there.
+Tensor::Value* Tensor::Value::create_symbol(const Spec& spec) {
+  Value* v = new (memory::take(kHead, "symbol", Category::workspace)) Value;
+  v->id = next_id();
+  v->symbol = true;
+  v->spec = spec;
+  v->data = reinterpret_cast<std::byte*>(std::uintptr_t{1} << 46);
+  return v;
+}
+
+Tensor::Value* Tensor::Value::view(Value* base, const Spec& spec, std::size_t offset_bytes) {
   Value* v = new (memory::take(kHead, "view", Category::workspace)) Value;
   v->id = next_id();
   v->spec = spec;
   v->data = base->data + offset_bytes;
+  v->symbol = base->symbol;
   v->base = base->base ? base->base : base;
   v->base->refs.fetch_add(1, std::memory_order_relaxed);
   return v;
 }
 
-void Value::destroy() noexcept {
+void Tensor::Value::destroy() noexcept {
   Value* base_value = base;
   this->~Value();
   memory::give(this);
@@ -151,12 +137,7 @@ double Tensor::item() const {
   check_single();
   return with_type(dtype(), [&](auto zero) -> double {
     using T = decltype(zero);
-    const T x = *reinterpret_cast<const T*>(value_->data);
-    if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, f16>) {
-      return to_float(x);
-    } else {
-      return static_cast<double>(x);
-    }
+    return number_of(*reinterpret_cast<const T*>(value_->data));
   });
 }
 
@@ -178,6 +159,7 @@ Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
 }
 
 Tensor Tensor::copy(const char* site) const {
+  check_known();
   Tensor t = uninitialized(spec(), site);
   std::memcpy(t.bytes(), raw(), spec().bytes());
   return t;
@@ -188,13 +170,23 @@ void Tensor::ragged() {
   throw Error("tensor: the nested values are ragged; every row needs the same length");
 }
 
+void Tensor::check_known() const {
+  if (value().symbol)
+    throw Error(fmt::format(
+        "data: {} is only known when the compiled step runs; a function that is compiled cannot read "
+        "or decide by values, so return it as a result, or use where()",
+        to_string(spec())));
+}
+
 void Tensor::check_dtype(DType wanted) const {
+  check_known();
   if (dtype() != wanted)
     throw Error(fmt::format("data: asked for {} elements of a tensor that is {}; cast it first",
                             name(wanted), to_string(spec())));
 }
 
 void Tensor::check_single() const {
+  check_known();
   if (size() != 1)
     throw Error(fmt::format("item: {} has {} elements, expected one", to_string(spec()), size()));
 }

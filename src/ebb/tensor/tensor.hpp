@@ -16,16 +16,20 @@
 
 namespace ebb {
 
+namespace tensor_detail {
+
 // Stands before a tensor's bytes, in the same block; a view has one of its own.
 struct Value {
   std::atomic<std::uint32_t> refs{1};
   bool trainable = false;  // the value of a variable that tapes watch
+  bool symbol = false;     // a spec without bytes: what a function is traced with
   std::uint64_t id = 0;    // never used twice
   Spec spec;
   std::byte* data = nullptr;
   Value* base = nullptr;  // whose bytes a view shares
 
   static Value* create(const Spec& spec, const char* site, Category category);
+  static Value* create_symbol(const Spec& spec);
   static Value* view(Value* base, const Spec& spec, std::size_t offset_bytes);
   static std::uint64_t next_id();
   void drop() noexcept {
@@ -46,8 +50,14 @@ struct Nested {
   bool leaf = true;
 };
 
+}  // namespace tensor_detail
+
 class Tensor {
  public:
+  using Value = tensor_detail::Value;
+  template <class T>
+  using Nested = tensor_detail::Nested<T>;
+
   Tensor() = default;  // no tensor at all
   Tensor(const Tensor& other) : value_(other.value_) {
     if (value_) value_->refs.fetch_add(1, std::memory_order_relaxed);
@@ -128,6 +138,8 @@ class Tensor {
     t.value_ = value;
     return t;
   }
+  static Tensor symbolic(const Spec& spec) { return adopt(Value::create_symbol(spec)); }
+  bool symbol() const { return value_ && value_->symbol; }
   const std::byte* raw() const { return value_->data; }
   std::byte* bytes() { return value_->data; }
   std::uint64_t id() const { return value().id; }
@@ -146,6 +158,7 @@ class Tensor {
   }
   [[noreturn]] static void empty();
   [[noreturn]] static void ragged();
+  void check_known() const;
   void check_dtype(DType wanted) const;
   void check_single() const;
 

@@ -3,29 +3,48 @@
 // A Variable is a handle; copies name the same thing. Reading gives the current value, which stays
 // what it is even when the variable moves on: writing copies first where somebody still holds it.
 // To a tape all values of a variable are one source.
+//
+// A variable that knows how it begins (a First) takes its bytes when they are first asked for; so a
+// model can be made, and its step planned, in less memory than its parameters need.
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {
 
+// How a variable begins: any run of its elements, from nothing but their positions.
+class First {
+ public:
+  virtual ~First() = default;
+  // Elements from `element` on, as many as fit into `to`; `element` is a multiple of kChunk.
+  virtual void fill(std::span<std::byte> to, std::uint64_t element) const = 0;
+  static constexpr std::uint64_t kChunk = 4096;
+};
+std::shared_ptr<const First> zeros_first();
+
 class Variable {
  public:
   Variable() = default;
   Variable(std::string name, const Tensor& initial, bool trainable = true,
            Category category = Category::parameters);
+  Variable(std::string name, const Spec& spec, std::shared_ptr<const First> first,
+           bool trainable = true, Category category = Category::parameters);
 
   explicit operator bool() const { return state_ != nullptr; }
   const std::string& name() const { return state().name; }
-  const Spec& spec() const { return state().value.spec(); }
+  const Spec& spec() const { return state().spec; }
   const Shape& shape() const { return spec().shape; }
   bool trainable() const { return state().trainable; }
+  Category category() const { return state().category; }
+  std::uint64_t id() const { return state().id; }  // that of every value it ever has
+  bool watched() const { return trainable() && is_float(spec().dtype); }  // by tapes
 
-  const Tensor& value() const { return state().value; }
-  operator const Tensor&() const { return state().value; }
+  const Tensor& value() const;
+  operator const Tensor&() const { return value(); }
 
   void assign(const Tensor& value);  // same dtype and shape
 
@@ -38,21 +57,73 @@ class Variable {
     return state_->value.bytes();
   }
 
+  // Bytes from `offset` on, wherever they are now; for hashing and saving without a copy of it all.
+  // `offset` is a multiple of First::kChunk elements.
+  void read(std::span<std::byte> to, std::uint64_t offset) const;
+
   bool operator==(const Variable& other) const { return state_ == other.state_; }
+  bool operator<(const Variable& other) const { return state_ < other.state_; }
+
+  // Somebody who keeps a variable's bytes elsewhere, such as in a spill file.
+  class Keeper {
+   public:
+    virtual void read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) = 0;
+    virtual void written(const Variable& variable) = 0;  // it was given another value in memory
+
+    virtual ~Keeper() = default;
+  };
+  bool in_memory() const { return state().there; }
+  // The keeper has its bytes now; those in memory are dropped. Null: into memory, to stay.
+  void give_to(std::shared_ptr<Keeper> keeper);
+  void forget() noexcept;  // drops what was read back from the keeper into memory
 
  private:
   struct State {
     std::string name;
-    Tensor value;
+    Spec spec;
+    std::shared_ptr<const First> first;  // where the bytes come from until there is a value
     bool trainable;
     Category category;
+    std::uint64_t id;
+    Scope::Id scope;  // where it was made
+    Tensor value{};
+    std::atomic<bool> there{false};  // the value; two threads may ask for it first
+    std::shared_ptr<Keeper> keeper{};
   };
   State& state() const {
     if (!state_) empty();
     return *state_;
   }
   [[noreturn]] static void empty();
+  void load() const;
+  void set(Tensor next) const noexcept;
   std::shared_ptr<State> state_;
 };
+
+// Stands between this thread and its variables while a function is traced.
+class VariableView {
+ public:
+  virtual const Tensor& value(const Variable& variable) = 0;
+  virtual void assign(const Variable& variable, Tensor value) = 0;
+
+ protected:
+  ~VariableView() = default;
+};
+inline VariableView*& variable_view() {
+  thread_local VariableView* view = nullptr;
+  return view;
+}
+
+// Called when a variable's bytes could not be taken: a step that reads it has failed.
+inline void (*&variable_load_failed())() {
+  static void (*hook)() = nullptr;
+  return hook;
+}
+
+inline const Tensor& Variable::value() const {
+  if (VariableView* view = variable_view()) return view->value(*this);
+  if (!state().there.load(std::memory_order_acquire)) load();
+  return state_->value;
+}
 
 }  // namespace ebb

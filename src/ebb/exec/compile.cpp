@@ -1,0 +1,180 @@
+#include "ebb/exec/compile.hpp"
+
+#include <fmt/core.h>
+
+#include <malloc.h>
+
+#include <algorithm>
+
+#include "ebb/base/memory.hpp"
+#include "ebb/base/process.hpp"
+#include "ebb/tape/tape.hpp"
+#include "ebb/trace/passes.hpp"
+
+namespace ebb {
+namespace exec {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+std::vector<Spec> with_rows(std::vector<Spec> specs, std::int64_t rows) {
+  for (Spec& s : specs) {
+    std::vector<std::int64_t> dims(s.shape.begin(), s.shape.end());
+    dims[0] = rows;
+    s.shape = Shape(dims);
+  }
+  return specs;
+}
+
+// Whether all inputs have one first axis: a batch.
+std::int64_t examples_of(std::span<const Spec> inputs) {
+  if (inputs.empty() || inputs[0].rank() == 0) return 1;
+  for (const Spec& s : inputs)
+    if (s.rank() == 0 || s.shape[0] != inputs[0].shape[0]) return 1;
+  return inputs[0].shape[0];
+}
+
+// Code that has not run yet comes on top of what is resident once a step is planned.
+constexpr std::uint64_t kCodeToCome = 2 * kMiB;
+constexpr std::uint64_t kPlansToCome = 4 * kMiB;
+// The reserve is rounded up to multiples of this, so that it is the same at every start.
+constexpr std::uint64_t kReserveStep = 4 * kMiB;
+
+std::uint64_t rounded_reserve(std::uint64_t runtime) {
+  return (runtime + kReserveStep - 1) / kReserveStep * kReserveStep;
+}
+
+// One for the process: what a first plan has taken, a second finds there.
+std::uint64_t& process_reserve() {
+  static std::uint64_t reserve = rounded_reserve(process::footprint() + kPlansToCome + kCodeToCome);
+  return reserve;
+}
+
+plan::Surroundings around(std::span<const Spec> inputs) {
+  plan::Surroundings a;
+  a.reserve = process_reserve();
+  a.runtime = a.reserve;
+  for (const Spec& s : inputs) a.batches += plan::aligned(s.bytes());
+  a.batches += ledger::of(Category::data).live;
+  a.spill_memory = 2 * kMiB;
+  return a;
+}
+
+}  // namespace
+
+struct Compiled::State {
+  std::shared_ptr<const Names> names;
+  CompileOptions options;
+  trace::Function fn;
+  Arena arena;
+  struct Entry {
+    std::vector<Spec> inputs;
+    std::unique_ptr<Executor> executor;
+  };
+  std::list<Entry> entries;  // used last first
+  std::vector<Tensor> results;
+  std::string source;
+  plan::Surroundings around;
+
+  Executor& find(const std::vector<Spec>& inputs) {
+    for (auto e = entries.begin(); e != entries.end(); ++e)
+      if (e->inputs == inputs) {
+        if (e != entries.begin()) entries.splice(entries.begin(), entries, e);
+        return *entries.front().executor;
+      }
+    return make(inputs);
+  }
+
+  Executor& make(const std::vector<Spec>& inputs) {
+    const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
+    trace::Trace first;
+    const plan::TraceRows trace_rows = [&](std::int64_t rows, trace::Part part) {
+      const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
+      if (part != trace::Part::whole && first.values.empty())
+        first = trace::trace(fn, specs, trace::Part::first);
+      return trace::trace(fn, specs, part, &first);
+    };
+    plan::Plan plan;
+    for (;;) {
+      plan = plan::make_plan(trace_rows, examples, options, around, plan::this_machine());
+      malloc_trim(0);
+      around.runtime = process::footprint() + kCodeToCome;
+      const std::uint64_t spill = Spilled(plan).memory();
+      if (around.runtime <= around.reserve && spill <= around.spill_memory) {
+        if (spill) plan.forecast.process -= around.spill_memory - spill;
+        break;
+      }
+      // A plan larger than most.
+      if (around.runtime > around.reserve)
+        around.reserve = process_reserve() = rounded_reserve(around.runtime);
+      around.spill_memory = std::max(around.spill_memory, (spill + kMiB - 1) / kMiB * kMiB);
+    }
+    plan.forecast.process += around.runtime - plan.forecast.runtime;
+    plan.forecast.runtime = around.runtime;
+    plan.source = source;
+    entries.push_front({inputs, std::make_unique<Executor>(std::move(plan), options, arena)});
+    while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans)))
+      entries.pop_back();
+    return *entries.front().executor;
+  }
+};
+
+Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
+                   CompileOptions options, trace::Function fn)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.names = std::move(names);
+  s.options = std::move(options);
+  s.fn = std::move(fn);
+  if (s.options.memory.automatic) {
+    const process::Available available = process::available();
+    s.options.memory.bytes = available.bytes - available.bytes / 20;
+    s.source = available.source + ", less 5%";
+  }
+  s.around = around(inputs);
+  s.make(inputs);
+}
+
+Compiled::~Compiled() = default;
+Compiled::Compiled(Compiled&&) noexcept = default;
+Compiled& Compiled::operator=(Compiled&&) noexcept = default;
+
+const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {
+  State& s = *state_;
+  const auto& known = s.entries.front().inputs;
+  bool same = inputs.size() == known.size();
+  if (!same)
+    throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
+                            known.size()));
+  for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].spec() == known[i];
+  Executor* executor = s.entries.front().executor.get();
+  if (!same) {
+    std::vector<Spec> specs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Spec& spec = inputs[i].spec();
+      if (spec.dtype != known[i].dtype || spec.rank() != known[i].rank())
+        throw Error(fmt::format("compiled step: input {} is {}, it was compiled for {}",
+                                s.names ? (*s.names)[i] : std::to_string(i), to_string(spec),
+                                to_string(known[i])));
+      specs.push_back(spec);
+    }
+    executor = &s.find(specs);
+  }
+  executor->run(inputs, s.results);
+  return s.results;
+}
+
+const plan::Plan& Compiled::plan() const { return executor().plan(); }
+const Executor& Compiled::executor() const { return *state_->entries.front().executor; }
+
+}  // namespace exec
+
+std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs) {
+  Tape* tape = Tape::innermost();
+  if (!tape)
+    throw Error(
+        "gradients: nobody records; call it inside a compiled function, or make a Tape first");
+  return tape->gradient(y, xs);
+}
+
+}  // namespace ebb

@@ -1,0 +1,113 @@
+// compile(spec, options, fn): fn as a planned step.
+//
+//   auto step = compile(data.spec(), {.memory = 64_MiB}, [&](const Batch& b) {
+//     return adam.minimize(sparse_cross_entropy(model(b["image"]), b["label"]));
+//   });
+//   std::cout << step.plan();      // fits, how, at what cost: before anything runs
+//   for (const Batch& b : data.epochs(3)) step(b);
+//
+// The function is called with symbols when a shape is first seen, and never with data: it says what
+// to compute. It may give back a Loss, a Tensor, or several tensors. A step with an optimizer, an
+// evaluation and gradients by inputs (`gradients`) are compiled alike.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "ebb/data/batch.hpp"
+#include "ebb/exec/executor.hpp"
+#include "ebb/ops/loss.hpp"
+#include "ebb/plan/plan.hpp"
+
+namespace ebb {
+
+namespace exec {
+
+// A function with its plans, one for each shape of its inputs: the last few are kept, and share one
+// arena.
+class Compiled {
+ public:
+  Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
+           trace::Function fn);
+  ~Compiled();
+  Compiled(Compiled&&) noexcept;
+  Compiled& operator=(Compiled&&) noexcept;
+
+  const std::vector<Tensor>& run(std::span<const Tensor> inputs);
+  const plan::Plan& plan()
+      const;  // of the shape seen last; before that, of the one it was made for
+  const Executor& executor() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+template <class R>
+std::vector<Tensor> to_tensors(R&& result) {
+  using T = std::decay_t<R>;
+  if constexpr (std::is_same_v<T, Loss>) {
+    return {result.sum, result.count};
+  } else if constexpr (std::is_convertible_v<R, const Tensor&>) {
+    return {static_cast<const Tensor&>(result)};
+  } else {
+    static_assert(std::is_same_v<T, std::vector<Tensor>>,
+                  "compile: the function gives back a Loss, a Tensor or a std::vector<Tensor>");
+    return std::forward<R>(result);
+  }
+}
+
+template <class R>
+R from_tensors(const std::vector<Tensor>& results) {
+  if constexpr (std::is_same_v<R, Loss>) {
+    return {results[0], results[1]};
+  } else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
+    return results;
+  } else {
+    return results[0];
+  }
+}
+
+}  // namespace exec
+
+template <class R>
+class Step {
+ public:
+  explicit Step(exec::Compiled compiled) : compiled_(std::move(compiled)) {}
+  R operator()(const Batch& batch) { return exec::from_tensors<R>(compiled_.run(batch.values())); }
+  R operator()(std::span<const Tensor> inputs) {
+    return exec::from_tensors<R>(compiled_.run(inputs));
+  }
+  const plan::Plan& plan() const { return compiled_.plan(); }
+  const exec::Executor& executor() const { return compiled_.executor(); }
+
+ private:
+  exec::Compiled compiled_;
+};
+
+template <class Fn>
+auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
+  using R = std::decay_t<std::invoke_result_t<Fn&, const Batch&>>;
+  using Result = std::conditional_t<std::is_same_v<R, Variable>, Tensor, R>;
+  auto names = std::make_shared<const Names>(spec.names());
+  return Step<Result>(
+      exec::Compiled(names, spec.values(), std::move(options),
+                     [names, fn](std::span<const Tensor> inputs) mutable {
+                       return exec::to_tensors(fn(Batch(names, {inputs.begin(), inputs.end()})));
+                     }));
+}
+
+// Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or
+// under a tape.
+std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs);
+inline std::vector<Tensor> gradients(const Tensor& y, std::initializer_list<Tensor> xs) {
+  return gradients(y, std::span<const Tensor>(xs.begin(), xs.size()));
+}
+inline std::vector<Tensor> gradients(const Loss& loss, std::initializer_list<Tensor> xs) {
+  return gradients(loss.sum, xs);
+}
+
+}  // namespace ebb

@@ -1,0 +1,493 @@
+#include "ebb/exec/executor.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "ebb/base/memory.hpp"
+#include "ebb/ops/random.hpp"
+
+namespace ebb::exec {
+
+using plan::Id;
+using plan::kNone;
+using plan::kOutside;
+using plan::Plan;
+using plan::Program;
+using trace::Kind;
+
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Steps shorter than this are timed call by call only once in a while.
+constexpr double kLongStep = 5e-3;
+constexpr std::uint64_t kTimedEvery = 256;
+
+}  // namespace
+
+std::byte* Arena::at_least(std::uint64_t bytes) {
+  if (bytes <= size_) return data_;
+  clear();
+  data_ = static_cast<std::byte*>(memory::take_pages(bytes, "arena", Category::activations));
+  size_ = bytes;
+  return data_;
+}
+
+void Arena::clear() {
+  if (data_) memory::give(data_);
+  data_ = nullptr;
+  size_ = 0;
+}
+
+// A program with every pointer in place, but for those that differ from step to step.
+struct Executor::Pass {
+  const Program* program;
+
+  struct Action {
+    enum class Kind : std::uint8_t { run, write, read, wait } kind;
+    bool updates = false;  // a variable in memory
+    std::uint32_t index;   // run: into calls; else into transfers
+  };
+  struct Call {
+    const ops::OpType* type;
+    const void* op;
+    std::uint32_t first_in, ins, first_out, outs;
+    std::byte* scratch;
+    std::size_t scratch_bytes;
+    Id call;
+  };
+  struct Transfer {
+    int slot;
+    std::byte* data;
+    std::uint64_t bytes;
+    Spill::Ticket ticket;
+  };
+  struct Patch {
+    enum class Source : std::uint8_t { input, variable } source;
+    bool output;
+    std::uint32_t place;  // in ins or outs
+    Id index;
+    std::uint64_t offset;
+  };
+
+  std::vector<Action> actions;
+  std::vector<Call> calls;
+  std::vector<Transfer> transfers;
+  std::vector<ops::In> ins;
+  std::vector<ops::Out> outs;
+  std::vector<Patch> inputs, variables;
+  std::vector<Id> variable_at;  // per variable of the trace: which of the resident ones, or kNone
+  std::vector<double> seconds;  // per call of the trace
+  std::vector<std::uint64_t> runs;
+  struct Bytes {
+    const std::byte* from;
+    std::byte* to;
+    std::uint64_t bytes;
+    Id variable = kNone;  // to this one, instead
+  };
+  std::vector<Bytes> carry_copies, variable_copies;
+  struct Result {
+    const std::byte* from;
+    Id input = kNone, variable = kNone;  // where it is one of these unchanged
+    std::uint64_t offset = 0;
+  };
+  std::vector<Result> results;
+  std::vector<std::uint64_t> input_row_bytes;
+};
+
+Executor::Executor(Plan plan, const CompileOptions& options, Arena& arena)
+    : plan_(std::move(plan)), arena_(arena) {
+  open_store(options);
+  for (std::size_t p = 0; p < plan_.programs.size(); ++p)
+    for (const Variable& v : plan_.programs[p].trace.variables) {
+      const bool spilled =
+          store_ && std::find(store_->variables().begin(), store_->variables().end(), v) !=
+                        store_->variables().end();
+      if (!spilled && std::find(resident_.begin(), resident_.end(), v) == resident_.end())
+        resident_.push_back(v);
+    }
+  resident_bytes_.assign(resident_.size(), nullptr);
+  std::uint64_t bytes = 64;
+  for (const trace::Before& b : plan_.programs.back().trace.before)
+    bytes += plan::aligned(b.spec.bytes());
+  before_.resize(bytes + 64);
+}
+
+Executor::~Executor() = default;
+
+Spilled::Spilled(const Plan& plan) {
+  for (const Program& p : plan.programs) {
+    const std::size_t first = activations.size();
+    activations.resize(first + p.lowered.graph.buffers.size());
+    for (const plan::Step& s : p.schedule.steps) {
+      if (s.kind == plan::Step::Kind::run) continue;
+      const bool write = s.kind == plan::Step::Kind::write;
+      const Id buffer = p.schedule.instances[write ? s.in[0] : s.out[0]].buffer;
+      const plan::Buffer& b = p.lowered.graph.buffers[buffer];
+      if (b.origin == plan::Origin::made) {
+        activations[first + static_cast<std::size_t>(buffer)] = b.bytes;
+      } else if (b.origin == plan::Origin::state) {
+        const Variable& v = p.trace.variables[p.trace.values[p.lowered.value_of[buffer]].index];
+        if (std::find(variables.begin(), variables.end(), v) == variables.end()) variables.push_back(v);
+      }
+      any = true;
+    }
+  }
+}
+
+std::uint64_t Spilled::memory() const {
+  return any ? Spill::memory_bytes({}, Store::slots(variables, activations)) : 0;
+}
+
+void Executor::open_store(const CompileOptions& options) {
+  const Spilled spilled(plan_);
+  if (!spilled.any) return;
+  store_ = std::make_shared<Store>(SpillOptions{.directory = options.spill_directory},
+                                   spilled.variables, spilled.activations);
+  store_->fill();
+}
+
+void Executor::prepare(std::size_t index) {
+  const Program& p = plan_.programs[index];
+  const trace::Trace& t = p.trace;
+  const plan::Schedule& s = p.schedule;
+  auto pass = std::make_unique<Pass>();
+  pass->program = &p;
+  pass->seconds.assign(t.calls.size(), 0);
+  pass->runs.assign(t.calls.size(), 0);
+  for (const Variable& v : t.variables) {
+    const auto at = std::find(resident_.begin(), resident_.end(), v);
+    pass->variable_at.push_back(at == resident_.end() ? kNone
+                                                      : static_cast<Id>(at - resident_.begin()));
+  }
+  std::size_t slot_base = 0;
+  for (std::size_t i = 0; i < index; ++i)
+    slot_base += plan_.programs[i].lowered.graph.buffers.size();
+
+  std::byte* const aligned_before = reinterpret_cast<std::byte*>(
+      (reinterpret_cast<std::uintptr_t>(before_.data()) + 63) / 64 * 64);
+  key_ = reinterpret_cast<std::int64_t*>(aligned_before);
+  std::vector<std::byte*> before_at;
+  for (const trace::Before& b : t.before) {
+    std::byte* place = aligned_before + 64;
+    for (const trace::Before& other : plan_.programs.back().trace.before) {
+      if (other.name == b.name) break;
+      place += plan::aligned(other.spec.bytes());
+    }
+    before_at.push_back(place);
+  }
+
+  // Where a buffer's bytes are while `instance` of it is there; null for what is found at each
+  // step.
+  const auto find = [&](Id buffer, Id instance) -> std::byte* {
+    if (p.lowered.sum_of[buffer] != kNone)
+      return base_ + plan_.carry_offsets[static_cast<std::size_t>(p.lowered.sum_of[buffer])];
+    if (instance != kNone && p.offsets[instance] != kOutside) return base_ + p.offsets[instance];
+    const trace::Value& v = t.values[p.lowered.value_of[buffer]];
+    switch (v.kind) {
+      case Kind::constant:
+        return const_cast<std::byte*>(t.constants[v.index].raw());
+      case Kind::before:
+        return before_at[v.index];
+      case Kind::key:
+        return reinterpret_cast<std::byte*>(key_);
+      case Kind::carried:
+      case Kind::input:
+      case Kind::variable:
+        return nullptr;
+      case Kind::made:
+        return base_;  // of no bytes
+    }
+    return nullptr;
+  };
+  const auto patch = [&](Id value, bool output, std::uint32_t place) {
+    const trace::Value& v = t.values[value];
+    const trace::Value& named = t.values[p.lowered.value_of[p.lowered.buffer_of[value]]];
+    if (named.kind == Kind::input)
+      pass->inputs.push_back({Pass::Patch::Source::input, output, place, named.index, v.offset});
+    else
+      pass->variables.push_back(
+          {Pass::Patch::Source::variable, output, place, pass->variable_at[named.index], v.offset});
+  };
+
+  std::vector<Id> reading(s.instances.size(), kNone), writing(s.instances.size(), kNone);
+  std::vector<std::vector<std::uint32_t>> wait_before(s.steps.size()), wait_after(s.steps.size());
+  std::vector<bool> taken(s.instances.size());  // its bytes become another's in its last step
+  for (const plan::Instance& in : s.instances)
+    if (in.takes != kNone) taken[in.takes] = true;
+  std::vector<Id> instance_of(p.lowered.graph.buffers.size(), kNone);
+  for (std::size_t i = 0; i < s.steps.size(); ++i) {
+    const plan::Step& step = s.steps[i];
+    for (const std::uint32_t transfer : wait_before[i])
+      pass->actions.push_back({Pass::Action::Kind::wait, false, transfer});
+    if (step.kind != plan::Step::Kind::run) {
+      const bool write = step.kind == plan::Step::Kind::write;
+      const Id instance = write ? step.in[0] : step.out[0];
+      const Id buffer = s.instances[instance].buffer;
+      const bool state = p.lowered.graph.buffers[buffer].origin == plan::Origin::state;
+      const trace::Value& v = t.values[p.lowered.value_of[buffer]];
+      const int slot = state ? store_->slot_of(t.variables[v.index])
+                             : store_->activation_slot(static_cast<int>(slot_base) + buffer);
+      const auto transfer = static_cast<std::uint32_t>(pass->transfers.size());
+      pass->transfers.push_back({slot, find(buffer, instance), v.spec.bytes(), {}});
+      if (!write && writing[instance] != kNone) continue;
+      pass->actions.push_back(
+          {write ? Pass::Action::Kind::write : Pass::Action::Kind::read, false, transfer});
+      if (write) {
+        const auto last = static_cast<std::size_t>(s.instances[instance].last);
+        if (taken[instance] && last > i)
+          wait_before[last].push_back(transfer);
+        else
+          wait_after[std::max(last, i)].push_back(transfer);
+      } else {
+        reading[instance] = static_cast<Id>(transfer);
+        instance_of[buffer] = instance;
+      }
+    } else {
+      const plan::Node& node = p.lowered.graph.nodes[step.node];
+      for (const auto* list : {&step.in, &step.updates})
+        for (const Id instance : *list)
+          if (reading[instance] != kNone) {
+            pass->actions.push_back(
+                {Pass::Action::Kind::wait, false, static_cast<std::uint32_t>(reading[instance])});
+            reading[instance] = kNone;
+          }
+      for (std::size_t k = 0; k < node.in.size(); ++k) instance_of[node.in[k]] = step.in[k];
+      for (std::size_t k = 0; k < node.updates.size(); ++k)
+        instance_of[node.updates[k]] = step.updates[k];
+      const trace::Call& call = t.calls[p.lowered.call[step.node]];
+      Pass::Call c{&call.op.type(),
+                   call.op.attributes(),
+                   static_cast<std::uint32_t>(pass->ins.size()),
+                   static_cast<std::uint32_t>(call.in.size()),
+                   static_cast<std::uint32_t>(pass->outs.size()),
+                   static_cast<std::uint32_t>(call.out.size()),
+                   base_ + p.scratch[i],
+                   node.scratch,
+                   p.lowered.call[step.node]};
+      for (const Id value : call.in) {
+        const Id buffer = p.lowered.buffer_of[value];
+        std::byte* data = find(buffer, instance_of[buffer]);
+        if (!data) patch(value, false, static_cast<std::uint32_t>(pass->ins.size()));
+        pass->ins.push_back(
+            {&t.values[value].spec, data ? data + t.values[value].offset : nullptr});
+      }
+      for (std::size_t k = 0; k < node.out.size(); ++k) instance_of[node.out[k]] = step.out[k];
+      bool updates = false;
+      for (const Id value : call.out) {
+        const Id buffer = p.lowered.buffer_of[value];
+        std::byte* data = find(buffer, instance_of[buffer]);
+        if (!data) {
+          patch(value, true, static_cast<std::uint32_t>(pass->outs.size()));
+          updates = true;
+        }
+        pass->outs.push_back({&t.values[value].spec, data});
+      }
+      pass->actions.push_back(
+          {Pass::Action::Kind::run, updates, static_cast<std::uint32_t>(pass->calls.size())});
+      pass->calls.push_back(c);
+    }
+    for (const std::uint32_t transfer : wait_after[i])
+      pass->actions.push_back({Pass::Action::Kind::wait, false, transfer});
+  }
+
+  for (std::size_t k = 0; k < t.carry.size(); ++k) {
+    const Id value = t.carry[k];
+    if (value == kNone || plan_.carry_offsets.empty()) continue;
+    const Id buffer = p.lowered.buffer_of[value];
+    std::byte* const to = base_ + plan_.carry_offsets[k];
+    std::byte* const from = find(buffer, instance_of[buffer]) + t.values[value].offset;
+    if (from != to) pass->carry_copies.push_back({from, to, t.values[value].spec.bytes()});
+  }
+  for (const plan::Lowered::Copy& c : p.lowered.copies)
+    pass->variable_copies.push_back({find(c.from_buffer, instance_of[c.from_buffer]), nullptr,
+                                     t.variables[c.variable].spec().bytes(),
+                                     pass->variable_at[c.variable]});
+  for (const Id value : t.results) {
+    const Id buffer = p.lowered.buffer_of[value];
+    const trace::Value& named = t.values[p.lowered.value_of[buffer]];
+    Pass::Result r{find(buffer, instance_of[buffer])};
+    if (!r.from) (named.kind == Kind::input ? r.input : r.variable) = named.index;
+    r.offset = t.values[value].offset;
+    pass->results.push_back(r);
+  }
+  for (const Spec& in : t.inputs)
+    pass->input_row_bytes.push_back(in.rank() && in.shape[0] ? in.bytes() / in.shape[0] : 0);
+  if (passes_.size() <= index) passes_.resize(plan_.programs.size());
+  passes_[index] = std::move(pass);
+}
+
+void Executor::own_variables() {
+  for (std::size_t i = 0; i < resident_.size(); ++i) {
+    resident_[i].own();
+    std::byte* const bytes = resident_[i].bytes();
+    if (bytes == resident_bytes_[i]) continue;
+    resident_bytes_[i] = bytes;
+    for (const auto& pass : passes_)
+      for (const Pass::Patch& p : pass->variables)
+        if (p.index == static_cast<Id>(i)) {
+          if (p.output)
+            pass->outs[p.place].data = bytes + p.offset;
+          else
+            pass->ins[p.place].data = bytes + p.offset;
+        }
+  }
+}
+
+void Executor::patch(Pass& pass, std::span<const Tensor> inputs, const Plan::Run& run) {
+  for (const Pass::Patch& p : pass.inputs) {
+    const auto i = static_cast<std::size_t>(p.index);
+    const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.row0) : 0;
+    pass.ins[p.place].data = inputs[i].raw() + row0 * pass.input_row_bytes[i] + p.offset;
+  }
+}
+
+void Executor::run_actions(Pass& pass, bool timed) {
+  for (const Pass::Action& a : pass.actions) {
+    switch (a.kind) {
+      case Pass::Action::Kind::run: {
+        const Pass::Call& c = pass.calls[a.index];
+        updating_ |= a.updates;
+        const double begin = timed ? now() : 0;
+        c.type->run(c.op, {&pass.ins[c.first_in], c.ins}, {&pass.outs[c.first_out], c.outs},
+                    {c.scratch, c.scratch_bytes});
+        if (timed) {
+          pass.seconds[c.call] += now() - begin;
+          ++pass.runs[c.call];
+        }
+        break;
+      }
+      case Pass::Action::Kind::write: {
+        Pass::Transfer& t = pass.transfers[a.index];
+        t.ticket = store_->file().write(t.slot, {t.data, t.bytes});
+        break;
+      }
+      case Pass::Action::Kind::read: {
+        Pass::Transfer& t = pass.transfers[a.index];
+        t.ticket = store_->file().read(t.slot, {t.data, t.bytes});
+        break;
+      }
+      case Pass::Action::Kind::wait:
+        store_->file().wait(pass.transfers[a.index].ticket);
+        break;
+    }
+  }
+}
+
+void Executor::collect(Pass& pass, const Plan::Run& run, std::span<const Tensor> inputs,
+                       std::vector<Tensor>& results) {
+  const Program& p = *pass.program;
+  for (std::size_t i = 0; i < pass.results.size(); ++i) {
+    const Pass::Result& r = pass.results[i];
+    const Spec& spec = p.trace.values[p.trace.results[i]].spec;
+    const auto place = static_cast<std::size_t>(p.result_index.empty() ? i : p.result_index[i]);
+    const std::byte* from = r.from;
+    if (!from && r.variable != kNone)
+      from = p.trace.variables[static_cast<std::size_t>(r.variable)].value().raw();
+    if (r.input != kNone) {
+      const auto i = static_cast<std::size_t>(r.input);
+      const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.row0) : 0;
+      from = inputs[i].raw() + row0 * pass.input_row_bytes[i];
+    }
+    const bool rows = plan_.split() && plan_.result_carries[place];
+    std::uint64_t offset = 0;
+    if (rows)
+      offset = spec.bytes() / static_cast<std::uint64_t>(run.rows) *
+               static_cast<std::uint64_t>(run.row0);
+    std::memcpy(results[place].bytes() + offset, from + r.offset, spec.bytes());
+  }
+}
+
+void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
+  if (torn_)
+    throw Error(
+        "compiled step: an earlier step failed after some parameters were updated; they are a "
+        "mixture of two steps. Load a checkpoint or assign all variables, then compile anew");
+  // Also a plan that holds nothing has a place for it.
+  if (base_ != arena_.at_least(std::max<std::uint64_t>(plan_.arena, 64)) || passes_.empty()) {
+    base_ = arena_.data();
+    for (std::size_t i = 0; i < plan_.programs.size(); ++i) prepare(i);
+    std::fill(resident_bytes_.begin(), resident_bytes_.end(), nullptr);
+  }
+  if (store_) store_->refresh();
+  own_variables();
+  const Program& last = plan_.programs.back();
+  std::byte* next = reinterpret_cast<std::byte*>(key_) + 64;
+  for (const trace::Before& b : last.trace.before) {
+    b.fill({next, b.spec.bytes()});
+    next += plan::aligned(b.spec.bytes());
+  }
+  results.resize(plan_.result_specs.size());
+  for (std::size_t i = 0; i < results.size(); ++i)
+    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i])
+      results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
+  if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
+
+  const bool timed = last_step_seconds_ > kLongStep || steps_ % kTimedEvery == 1;
+  const double begin = now();
+  updating_ = false;
+  random::State draws = random::state();
+  try {
+    for (const Plan::Run& run : plan_.runs) {
+      Pass& pass = *passes_[static_cast<std::size_t>(run.program)];
+      patch(pass, inputs, run);
+      draws.row0 = plan_.split() ? run.row0 : draws.row0;
+      draws.rows = plan_.split() ? run.rows : draws.rows;
+      random::write_key(draws, key_);
+      run_actions(pass, timed);
+      for (const Pass::Bytes& c : pass.carry_copies) std::memcpy(c.to, c.from, c.bytes);
+      collect(pass, run, inputs, results);
+    }
+    if (store_) store_->file().commit();
+  } catch (...) {
+    if (store_) {
+      try {
+        store_->file().rollback();
+      } catch (const Error&) {
+        torn_ = true;  // nobody knows what the file holds
+      }
+    }
+    torn_ |= updating_;
+    throw;
+  }
+  assign(*passes_.back());
+  for (const auto& done : last.trace.after) done();
+  ++steps_;
+  timed_steps_ += timed;
+  last_step_seconds_ = now() - begin;
+}
+
+void Executor::assign(Pass& pass) {
+  for (const Pass::Bytes& c : pass.variable_copies)
+    std::memcpy(resident_bytes_[static_cast<std::size_t>(c.variable)], c.from, c.bytes);
+}
+
+std::vector<CallTime> Executor::times() const {
+  std::map<std::pair<std::string, std::string>, CallTime> all;
+  for (const auto& pass : passes_) {
+    if (!pass) continue;
+    const trace::Trace& t = pass->program->trace;
+    for (std::size_t i = 0; i < t.calls.size(); ++i) {
+      if (!pass->runs[i]) continue;
+      const std::string op = t.calls[i].op.type().name, scope = Scope::path(t.calls[i].scope);
+      CallTime& c = all[{op, scope}];
+      c.op = op;
+      c.scope = scope;
+      c.seconds += pass->seconds[i] / static_cast<double>(timed_steps_);
+      c.runs += pass->runs[i] / timed_steps_;
+    }
+  }
+  std::vector<CallTime> out;
+  for (auto& [key, time] : all) out.push_back(std::move(time));
+  std::sort(out.begin(), out.end(),
+            [](const CallTime& a, const CallTime& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+}  // namespace ebb::exec

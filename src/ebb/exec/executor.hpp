@@ -1,0 +1,94 @@
+// Runs a Plan: one arena, a fixed list of actions, all threads, no allocation after it is built.
+//
+// A step that fails leaves parameters and optimizer as they were: results are assigned at its end,
+// and what lies in the spill file is written beside the old and switched. Where the plan updates a
+// parameter inside the backward pass and something fails after that, the step is torn: the executor
+// says so and refuses to go on, rather than train a mixture.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ebb/exec/store.hpp"
+#include "ebb/plan/plan.hpp"
+
+namespace ebb::exec {
+
+// Memory that executors of one compiled function share: as large as the largest plan needs.
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena() { clear(); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* at_least(std::uint64_t bytes);
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  void clear();
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+struct CallTime {
+  std::string op, scope;
+  double seconds = 0;  // a step, all its runs together
+  std::uint64_t runs = 0;
+};
+
+// What a plan keeps in the spill file.
+struct Spilled {
+  std::vector<Variable> variables;
+  std::vector<std::uint64_t> activations;  // bytes, per buffer of every program; 0: not spilled
+  bool any = false;
+
+  explicit Spilled(const plan::Plan& plan);
+  std::uint64_t memory() const;  // what its file needs in memory
+};
+
+class Executor {
+ public:
+  Executor(plan::Plan plan, const CompileOptions& options, Arena& arena);
+  ~Executor();
+
+  // One step. `inputs` as the trace was told; results as the function gave them.
+  void run(std::span<const Tensor> inputs, std::vector<Tensor>& results);
+
+  const plan::Plan& plan() const { return plan_; }
+  bool torn() const { return torn_; }
+  std::uint64_t steps() const { return steps_; }
+  // Measured in one step of many, so that it costs under 1%.
+  std::vector<CallTime> times() const;
+  std::uint64_t arena_touched() const { return plan_.arena; }
+  const Store* store() const { return store_.get(); }
+
+ private:
+  struct Pass;
+  void prepare(std::size_t program);
+  void patch(Pass& pass, std::span<const Tensor> inputs, const plan::Plan::Run& run);
+  void run_actions(Pass& pass, bool timed);
+  void own_variables();
+  void collect(Pass& pass, const plan::Plan::Run& run, std::span<const Tensor> inputs,
+               std::vector<Tensor>& results);
+  void assign(Pass& pass);
+  void open_store(const CompileOptions& options);
+
+  plan::Plan plan_;
+  Arena& arena_;
+  std::byte* base_ = nullptr;  // the arena's bytes that the passes' pointers were made for
+  std::shared_ptr<Store> store_;
+  std::vector<std::unique_ptr<Pass>> passes_;
+  std::vector<Variable> resident_;  // variables in memory, and where they were found last
+  std::vector<std::byte*> resident_bytes_;
+  std::vector<std::byte> before_;  // values written when a step begins, and the key
+  std::int64_t* key_ = nullptr;
+  bool torn_ = false, updating_ = false;
+  std::uint64_t steps_ = 0, timed_steps_ = 0;
+  double last_step_seconds_ = 0;
+};
+
+}  // namespace ebb::exec

@@ -1,0 +1,95 @@
+#include "ebb/exec/input_gradients.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "ebb/base/error.hpp"
+#include "ebb/exec/compile.hpp"
+#include "ebb/plan/rows.hpp"
+#include "ebb/tape/tape.hpp"
+#include "ebb/tensor/npy.hpp"
+
+namespace ebb {
+namespace {
+
+// Chunks whose activations stay near the cache are as fast as any.
+constexpr std::int64_t kFirstRows = 8192;
+
+Spec with_rows(const Spec& spec, std::int64_t rows) {
+  std::vector<std::int64_t> dims(spec.shape.begin(), spec.shape.end());
+  dims[0] = rows;
+  return {Shape(dims), spec.dtype};
+}
+
+class Chunks {
+ public:
+  Chunks(const RowFunction& fn, const Spec& x, const InputGradientOptions& options)
+      : fn_([fn](std::span<const Tensor> in) {
+          const Tensor y = fn(in[0]);
+          return std::vector{Tape::innermost() ? gradients(y, in)[0] : y};
+        }) {
+    if (x.rank() == 0 || !is_float(x.dtype))
+      throw Error(fmt::format("input_gradients: the input is {}; expected rows of a floating type",
+                              to_string(x)));
+    const Spec two = with_rows(x, 2);
+    const plan::SplitAnswer rows =
+        plan::can_split(trace::trace(fn_, std::span(&two, 1), trace::Part::last), 2);
+    if (!rows.possible || rows.result_carries != std::vector<bool>{true})
+      throw Error(fmt::format("input_gradients: {}; rows have to be independent",
+                              rows.reason.empty() ? "the result has no rows" : rows.reason));
+    rows_ = std::min(options.rows > 0 ? options.rows : kFirstRows,
+                     std::max<std::int64_t>(x.shape[0], 1));
+    for (;;) {
+      CompileOptions c{.split = false, .spill = false, .plans = 2};
+      step_.emplace(nullptr, std::vector{with_rows(x, rows_)}, c, fn_);
+      const std::uint64_t chunk = 2 * with_rows(x, rows_).bytes();
+      const std::uint64_t needed = step_->plan().arena + chunk;
+      if (options.memory.bytes == 0 || needed <= options.memory.bytes) return;
+      if (rows_ == 1)
+        throw BudgetTooSmall(
+            fmt::format("input_gradients: one row takes {} beside input and output, "
+                        "the budget is {}",
+                        to_string(ByteSize{needed}), to_string(ByteSize{options.memory.bytes})),
+            needed);
+      rows_ = std::max<std::int64_t>(1, rows_ / 2);
+    }
+  }
+  std::int64_t rows() const { return rows_; }
+  const Tensor& operator()(const Tensor& x) { return step_->run(std::span(&x, 1))[0]; }
+
+ private:
+  trace::Function fn_;
+  std::optional<exec::Compiled> step_;
+  std::int64_t rows_;
+};
+
+}  // namespace
+
+Tensor input_gradients(const RowFunction& fn, const Tensor& x,
+                       const InputGradientOptions& options) {
+  Chunks chunk(fn, x.spec(), options);
+  Tensor out = Tensor::uninitialized(x.spec(), "input_gradients");
+  std::byte* to = out.bytes();
+  for (std::int64_t row = 0; row < x.dim(0); row += chunk.rows()) {
+    const Tensor& part = chunk(x.rows(row, std::min(row + chunk.rows(), x.dim(0))));
+    std::memcpy(to, part.raw(), part.spec().bytes());
+    to += part.spec().bytes();
+  }
+  return out;
+}
+
+void input_gradients(const RowFunction& fn, const std::string& from, const std::string& to,
+                     const InputGradientOptions& options) {
+  NpyReader in(from);
+  Chunks chunk(fn, in.spec(), options);
+  NpyWriter out(to, in.spec());
+  const std::int64_t rows = in.spec().shape[0];
+  for (std::int64_t row = 0; row < rows; row += chunk.rows())
+    out.append(chunk(in.rows(row, std::min(row + chunk.rows(), rows))));
+  out.commit();
+}
+
+}  // namespace ebb

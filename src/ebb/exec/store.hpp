@@ -1,0 +1,41 @@
+// Variables whose bytes live in the spill file between their uses. They stay readable there for as
+// long as anybody holds them, also when the executor is gone.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ebb/exec/spill.hpp"
+#include "ebb/tensor/variable.hpp"
+
+namespace ebb::exec {
+
+class Store final : public Variable::Keeper, public std::enable_shared_from_this<Store> {
+ public:
+  // Slots 0 … of the file are the variables', the rest the activations'.
+  Store(const SpillOptions& options, std::vector<Variable> variables,
+        std::span<const std::uint64_t> activation_bytes);
+
+  static std::vector<SpillSlot> slots(std::span<const Variable> variables,
+                                      std::span<const std::uint64_t> activation_bytes);
+
+  void fill();     // first values into the file, chunk by chunk; variables are given to this store
+  void refresh();  // before a step: what the program has written since goes to the file
+  Spill& file() { return *file_; }
+  int slot_of(const Variable& variable) const { return slots_.at(variable); }
+  int activation_slot(int index) const { return static_cast<int>(variables_.size()) + index; }
+  const std::vector<Variable>& variables() const { return variables_; }
+
+  void read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) override;
+  void written(const Variable& variable) override;
+
+ private:
+  std::vector<Variable> variables_;
+  std::map<Variable, int> slots_;
+  std::vector<bool> dirty_;
+  std::unique_ptr<Spill> file_;
+};
+
+}  // namespace ebb::exec

@@ -1,0 +1,193 @@
+#include "ebb/plan/lower.hpp"
+
+#include <algorithm>
+
+namespace ebb::plan {
+namespace {
+
+using trace::Call;
+using trace::Kind;
+using trace::Trace;
+using trace::Value;
+
+// Below this a transfer to a file costs more than the bytes are worth.
+constexpr std::uint64_t kWorthSpilling = 64 << 10;
+
+class Lowering {
+ public:
+  Lowering(const Trace& trace, const Machine& machine, bool state)
+      : trace_(trace), machine_(machine), state_(state) {
+    out_.buffer_of.assign(trace.values.size(), kNone);
+  }
+
+  Lowered run() {
+    read_.assign(trace_.values.size(), false);
+    for (const Call& call : trace_.calls)
+      for (const trace::Id id : call.in) read_[trace_.base_of(id)] = true;
+    outside();
+    place_replacements();
+    for (std::size_t i = 0; i < trace_.values.size(); ++i) {
+      const Value& v = trace_.values[i];
+      if (out_.buffer_of[i] == kNone && v.base == trace::kNone)
+        out_.buffer_of[i] = add(static_cast<Id>(i), v.spec.bytes(), Origin::made);
+    }
+    for (std::size_t i = 0; i < trace_.values.size(); ++i)
+      if (trace_.values[i].base != trace::kNone)
+        out_.buffer_of[i] = out_.buffer_of[trace_.values[i].base];
+    for (std::size_t c = 0; c < trace_.calls.size(); ++c)
+      if (!trace_.calls[c].view) node(static_cast<Id>(c));
+    keep();
+    return std::move(out_);
+  }
+
+ private:
+  Id add(Id value, std::uint64_t bytes, Origin origin) {
+    Buffer b;
+    b.bytes = aligned(bytes);
+    b.origin = origin;
+    b.spillable = b.bytes >= kWorthSpilling;
+    out_.graph.buffers.push_back(b);
+    out_.value_of.push_back(value);
+    out_.sum_of.push_back(kNone);
+    return static_cast<Id>(out_.graph.buffers.size()) - 1;
+  }
+
+  // What is there before the step.
+  void outside() {
+    variable_.assign(trace_.variables.size(), kNone);
+    carried_.assign(trace_.carry.size(), kNone);
+    for (std::size_t i = 0; i < trace_.values.size(); ++i) {
+      const Value& v = trace_.values[i];
+      if (v.base != trace::kNone || v.kind == Kind::made) continue;
+      const bool state = v.kind == Kind::variable, carried = v.kind == Kind::carried;
+      const Id b = add(static_cast<Id>(i), state && state_ ? v.spec.bytes() : 0,
+                       state ? Origin::state : Origin::given);
+      out_.graph.buffers[b].spillable &= state;
+      out_.buffer_of[i] = b;
+      if (state) {
+        variable_[v.index] = b;
+        out_.state_bytes += aligned(v.spec.bytes());
+      }
+      if (carried) {
+        carried_[v.index] = b;
+        out_.sum_of[b] = v.index;
+      }
+    }
+  }
+
+  // Whether the call that made `value` may write it where `buffer` lies: it does not read that, or
+  // reads it through an input it may overwrite.
+  bool may_lie_in(Id value, Id buffer) const {
+    const Value& v = trace_.values[value];
+    if (v.kind != Kind::made || v.base != trace::kNone || v.call == trace::kNone) return false;
+    const Call& call = trace_.calls[v.call];
+    const std::uint32_t may = overwritable(call, v.index);
+    for (std::size_t i = 0; i < call.in.size(); ++i) {
+      const Id base = trace_.base_of(call.in[i]);
+      if (out_.buffer_of[base] == buffer && !(may >> i & 1)) return false;
+    }
+    return true;
+  }
+
+  std::uint32_t overwritable(const Call& call, int output) const {
+    std::uint32_t may = call.op.type().overwrites(call.op.attributes(), output);
+    if (output == 0 && call.donated >= 0) may |= 1u << call.donated;
+    const Spec& made = trace_.values[call.out[static_cast<std::size_t>(output)]].spec;
+    for (std::size_t i = 0; i < call.in.size() && i < 32; ++i)
+      if (trace_.values[call.in[i]].spec != made) may &= ~(1u << i);
+    return may;
+  }
+
+  void place_replacements() {
+    for (const trace::Assign& a : trace_.assigns) {
+      const Id target = variable_[a.variable];
+      if (target != kNone && out_.buffer_of[a.value] == kNone && !read_[a.value] &&
+          may_lie_in(a.value, target))
+        out_.buffer_of[a.value] = target;
+    }
+    for (std::size_t k = 0; k < trace_.carry.size(); ++k) {
+      const Id value = trace_.carry[k];
+      if (value == trace::kNone) continue;
+      out_.carry_bytes += aligned(trace_.values[value].spec.bytes());
+      if (carried_[k] == kNone || out_.buffer_of[value] != kNone || !may_lie_in(value, carried_[k]))
+        continue;
+      out_.buffer_of[value] = add(value, 0, Origin::made);
+      out_.sum_of[out_.buffer_of[value]] = static_cast<Id>(k);
+    }
+  }
+
+  void node(Id index) {
+    const Call& call = trace_.calls[index];
+    const ops::OpType& type = call.op.type();
+    Node n;
+    std::vector<Spec> specs;
+    for (const Id id : call.in) specs.push_back(trace_.values[id].spec);
+    n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
+    n.scratch = aligned(type.scratch(call.op.attributes(), specs));
+    n.again = !type.once;
+    for (const Id id : call.in) {
+      insert(n.in, out_.buffer_of[id]);
+      n.again &= out_.sum_of[out_.buffer_of[id]] == kNone;  // which changes in its place
+    }
+    for (const Id id : call.out) {
+      const Id b = out_.buffer_of[id];
+      n.again &= out_.sum_of[b] == kNone;
+      if (out_.graph.buffers[b].origin == Origin::state) {
+        insert(n.updates, b);
+        std::erase(n.in, b);
+        n.again = false;
+      } else {
+        n.out.push_back(b);
+      }
+    }
+    if (!n.out.empty() && n.out[0] == out_.buffer_of[call.out[0]]) {
+      const std::uint32_t may = overwritable(call, 0);
+      for (std::size_t i = 0; i < call.in.size() && i < 32 && n.reuse == kNone; ++i) {
+        const Id b = out_.buffer_of[call.in[i]];
+        const bool whole = trace_.values[trace_.base_of(call.in[i])].spec.bytes() ==
+                           trace_.values[call.out[0]].spec.bytes();
+        const auto times = std::count_if(call.in.begin(), call.in.end(),
+                                         [&](Id id) { return out_.buffer_of[id] == b; });
+        if ((may >> i & 1) && whole && times == 1 && out_.graph.buffers[b].origin == Origin::made &&
+            out_.sum_of[b] == kNone && out_.sum_of[n.out[0]] == kNone)
+          n.reuse = b;
+      }
+    }
+    out_.graph.nodes.push_back(std::move(n));
+    out_.call.push_back(index);
+  }
+
+  static void insert(std::vector<Id>& into, Id b) {
+    if (std::find(into.begin(), into.end(), b) == into.end()) into.push_back(b);
+  }
+
+  void keep() {
+    for (const Id id : trace_.results) kept(out_.buffer_of[id]);
+    for (const trace::Assign& a : trace_.assigns) {
+      const Id b = out_.buffer_of[a.value];
+      if (b == variable_[a.variable]) continue;
+      kept(b);
+      out_.copies.push_back({b, a.variable});
+    }
+    for (std::size_t k = 0; k < trace_.carry.size(); ++k) {
+      if (trace_.carry[k] == trace::kNone) continue;
+      kept(out_.buffer_of[trace_.carry[k]]);
+    }
+  }
+  void kept(Id b) { out_.graph.buffers[b].kept = true; }
+
+  const Trace& trace_;
+  const Machine& machine_;
+  bool state_;
+  Lowered out_;
+  std::vector<Id> variable_, carried_;
+  std::vector<bool> read_;  // per value: some call reads it
+};
+
+}  // namespace
+
+Lowered lower(const Trace& trace, const Machine& machine, bool state) {
+  return Lowering(trace, machine, state).run();
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,37 @@
+// From a Trace to the Graph the search works on: views become the buffers they lie in, values that
+// replace a variable or go on in a sum lie where those lie.
+#pragma once
+
+#include <vector>
+
+#include "ebb/plan/graph.hpp"
+#include "ebb/plan/machine.hpp"
+#include "ebb/trace/trace.hpp"
+
+namespace ebb::plan {
+
+struct Lowered {
+  Graph graph;
+  std::vector<Id> call;       // per node: which call of the trace
+  std::vector<Id> buffer_of;  // per value of the trace
+  std::vector<Id> value_of;   // per buffer: the value that names it
+  std::vector<Id> sum_of;  // per buffer: which sum over parts it holds, or kNone. Before and after
+                           // this part are two buffers, which lie in one place
+  struct Copy {            // at the end of a step: a variable's new value that lies elsewhere
+    Id from_buffer, variable;
+  };
+  std::vector<Copy> copies;
+  std::uint64_t state_bytes = 0,
+                carry_bytes = 0;  // of variables; of sums that go on, each rounded up
+};
+
+// With `state` the bytes of variables count in the graph (they may be spilled), else they are 0
+// there; those of sums that go on from part to part always are 0: they have a place of their own.
+Lowered lower(const trace::Trace& trace, const Machine& machine, bool state);
+
+inline constexpr std::uint64_t kAlign = 64;
+constexpr std::uint64_t aligned(std::uint64_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,144 @@
+// Order, what is kept, recomputed, split and spilled, an offset for every tensor, and a forecast of
+// bytes and time. A value: printable, comparable, testable without running.
+//
+//   auto step = compile(data.spec(), {.memory = 64_MiB}, …);
+//   std::cout << step.plan();
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <iosfwd>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ebb/base/bytes.hpp"
+#include "ebb/base/error.hpp"
+#include "ebb/plan/lower.hpp"
+#include "ebb/plan/search.hpp"
+
+namespace ebb {
+
+// The budget cannot be met: what it would take, and each way there.
+class BudgetTooSmall : public Error {
+ public:
+  BudgetTooSmall(const std::string& line, std::uint64_t minimum) : Error(line), minimum(minimum) {}
+  std::uint64_t minimum;  // bytes: the smallest budget that would do
+};
+
+// What the planner may do to the numbers. Each way to save memory carries one of these labels.
+enum class Allow : std::uint8_t {
+  same_bits,     // recompute, spill, order; a split only where it is bit-equal
+  same_gradient  // also splits that are equal up to rounding
+};
+const char* name(Allow label);
+
+struct Memory {
+  std::uint64_t bytes = 0;  // of the whole process; 0: no limit
+  bool automatic = false;   // what the machine or the process's group has, less a margin
+  Memory() = default;
+  Memory(ByteSize size) : bytes(size.bytes) {}
+  static Memory from_machine() {
+    Memory m;
+    m.automatic = true;
+    return m;
+  }
+};
+
+struct CompileOptions {
+  Memory memory = {};
+  Allow allow = Allow::same_gradient;
+  bool recompute = true;
+  bool split = true;         // the batch may be taken in parts
+  bool spill = true;         // activations, parameters and optimizer state may go to a file
+  bool split_mixed = false;  // split even where rows depend on each other: another function!
+  std::int64_t rows = 0;     // of a part, where you know better; 0: the planner's choice
+  std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
+  int plans = 8;                     // shapes whose plans are kept
+};
+
+namespace plan {
+
+inline constexpr std::uint64_t kOutside = std::numeric_limits<std::uint64_t>::max();
+
+// One pass over (a part of) the batch.
+struct Program {
+  trace::Trace trace;
+  Lowered lowered;
+  Schedule schedule;
+  std::vector<std::uint64_t> offsets;  // per instance, in the arena; kOutside: not in it
+  std::vector<std::uint64_t> scratch;  // per step, likewise
+  std::uint64_t arena = 0;
+  std::uint64_t resident = 0;    // variables that stay in memory although they may be spilled
+  std::vector<Id> result_index;  // per result of the trace: which of the step's; empty: in order
+};
+
+struct Forecast {
+  std::uint64_t arena = 0;                           // exact
+  std::uint64_t process = 0;                         // everything: the peak of resident memory
+  std::array<std::uint64_t, kCategories> at_peak{};  // in the process, by category
+  std::uint64_t runtime = 0;                         // code, libraries, stacks, plans
+  std::uint64_t reserve = 0;                         // what of the budget is set aside for it
+  std::string op;                                    // that runs at the peak
+  double seconds = 0;                                // a step
+  double unlimited_seconds = 0;
+  std::uint64_t spilled = 0;  // bytes in the file
+  double overhead() const { return unlimited_seconds > 0 ? seconds / unlimited_seconds - 1 : 0; }
+};
+
+// One way to fit: a point of the frontier.
+struct Way {
+  std::uint64_t budget = 0;  // bytes of the process
+  double seconds = 0;
+  std::int64_t rows = 0;  // of a part; the whole batch where it is not split
+  bool split = false;
+  std::uint64_t recomputed = 0;         // calls run again
+  std::uint64_t written = 0, read = 0;  // bytes a step, to and from the file
+  bool state_spilled = false;
+  Allow label = Allow::same_bits;
+  std::string text() const;  // "recompute 12 calls, parts of 64 rows"
+};
+
+struct Plan {
+  std::vector<Program> programs;
+  struct Run {
+    int program;
+    std::int64_t row0, rows;
+  };
+  std::vector<Run> runs;  // the parts of a step
+  std::int64_t examples = 0;
+  std::vector<Spec> result_specs;
+  std::vector<bool> result_carries;  // rows of the batch: parts stand one after the other
+  std::uint64_t arena = 0;
+  std::uint64_t resident = 0;                // of variables, where the others are spilled
+  std::vector<std::uint64_t> carry_offsets;  // of sums over parts; at the start of the arena
+  std::uint64_t carry_bytes = 0;
+  std::uint64_t budget = 0;   // 0: none
+  std::uint64_t minimum = 0;  // the smallest budget there is a plan for
+  Way way;
+  Forecast forecast;
+  std::vector<Way> frontier;  // rising budget, falling time
+  std::string source;         // where the budget comes from, for an automatic one
+
+  bool split() const { return runs.size() > 1; }
+  std::string json() const;
+};
+std::string to_string(const Plan& plan);
+std::ostream& operator<<(std::ostream& out, const Plan& plan);
+
+// What stands in memory beside the arena.
+struct Surroundings {
+  std::uint64_t runtime = 0;       // measured
+  std::uint64_t reserve = 0;       // rounded up
+  std::uint64_t batches = 0;       // what the data set holds, and the batch at hand
+  std::uint64_t spill_memory = 0;  // what a spill file needs in memory
+};
+
+// `trace_rows(rows, part)` traces the function for a part of so many rows.
+using TraceRows = std::function<trace::Trace(std::int64_t rows, trace::Part part)>;
+Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
+               const Surroundings& around, const Machine& machine);
+
+}  // namespace plan
+}  // namespace ebb

@@ -1,0 +1,481 @@
+// Trace + budget → Plan. Every way to fit is a candidate: the batch whole or in parts of some size,
+// variables in memory or in the spill file, and for each the frontier of the search.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <tuple>
+
+#include "ebb/plan/pack.hpp"
+#include "ebb/plan/plan.hpp"
+#include "ebb/plan/rows.hpp"
+#include "ebb/trace/passes.hpp"
+
+namespace ebb::plan {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::size_t kManyCalls = 1500;          // from here on fewer sizes of parts are tried
+constexpr std::uint64_t kPackEffort = 4'000'000;  // some tens of milliseconds
+constexpr double kEffortForOrder = 0.01;          // where nothing but the order can change
+constexpr double kEffortForParts = 0.2;           // there are many sizes of them
+constexpr std::size_t kSamples = 8;               // of a candidate's frontier, to print
+constexpr double kTransferSeconds = 20e-6;
+constexpr double kWorthALine = 0.005, kLines = 16;  // of the printed frontier
+constexpr double kEnoughFaster = 0.9;  // to be taken instead of a simpler way that fits as well
+
+// A trace with the frontier of its schedules.
+struct Searched {
+  trace::Trace trace;
+  Lowered lowered;
+  std::optional<Frontier> frontier;
+};
+
+enum class Spilling : std::uint8_t { none, activations, state };  // each with those before it
+
+// What a schedule does, for a line of the frontier.
+struct Sample {
+  std::uint64_t load = 0, recomputed = 0, written = 0, read = 0;
+};
+
+// Schedules are not kept: with many candidates they would take more memory than some budgets.
+// Whoever wants one searches again, and finds the same.
+struct Candidate {
+  std::int64_t rows = 0;  // of a part
+  std::int64_t parts = 1;
+  Spilling spilling = Spilling::none;
+  Allow label = Allow::same_bits;
+  std::vector<std::vector<Frontier::Point>> passes;  // the whole; or a part before the last, and it
+  std::vector<Sample> samples;
+  std::uint64_t fixed = 0;  // bytes of the process beside the arena
+  std::uint64_t carry = 0;  // of sums over parts: the start of the arena
+
+  // The smallest load at which every pass has a schedule.
+  std::uint64_t least() const {
+    std::uint64_t most = 0;
+    for (const auto& points : passes) most = std::max(most, points.front().load);
+    return most;
+  }
+  double times(std::size_t pass) const {
+    return passes.size() > 1 && pass == 0 ? static_cast<double>(parts - 1) : 1.0;
+  }
+  double seconds(std::uint64_t load) const {  // of a step, each pass with this load at most
+    double sum = 0;
+    for (std::size_t i = 0; i < passes.size(); ++i)
+      sum += point(passes[i], load).seconds * times(i);
+    return sum;
+  }
+  static const Frontier::Point& point(const std::vector<Frontier::Point>& points,
+                                      std::uint64_t load) {
+    const auto after =
+        std::upper_bound(points.begin(), points.end(), load,
+                         [](std::uint64_t l, const Frontier::Point& p) { return l < p.load; });
+    return *std::prev(after);
+  }
+};
+
+class Planner {
+ public:
+  Planner(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
+          const Surroundings& around, const Machine& machine)
+      : trace_rows_(trace_rows),
+        examples_(examples),
+        options_(options),
+        around_(around),
+        machine_(machine) {}
+
+  Plan plan() {
+    whole_ = trace::simplified(trace_rows_(examples_, trace::Part::whole));
+    whole_.carry.clear();
+    for (const Tensor& t : whole_.constants) constants_ += t.spec().bytes();
+    find_sizes();
+    for (const std::int64_t rows : sizes_) add(rows, Spilling::none);
+    if (options_.spill) {
+      for (const Spilling spilling : {Spilling::activations, Spilling::state}) {
+        if (spilling == Spilling::state && whole_.assigns.empty()) break;
+        add(sizes_.front(), spilling);
+        if (spilling == Spilling::activations && sizes_.size() > 1) add(sizes_.back(), spilling);
+      }
+    }
+    Plan result;
+    result.examples = examples_;
+    result.budget = options_.memory.bytes;
+    result.minimum = minimum_;
+    result.frontier = frontier();
+    if (result.budget && result.budget < result.minimum) refuse(result);
+    choose(result);
+    return result;
+  }
+
+ private:
+  Searched searched(trace::Trace trace, Spilling spilling, double effort) const {
+    Searched s{std::move(trace), {}, {}};
+    s.lowered = lower(s.trace, machine_, spilling == Spilling::state);
+    SearchOptions o;
+    o.recompute = options_.recompute;
+    o.effort = options_.recompute || spilling != Spilling::none ? effort : kEffortForOrder;
+    o.spill.allowed = spilling != Spilling::none;
+    o.spill.state_allowed = spilling == Spilling::state;
+    o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
+    o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
+    o.spill.seconds_per_transfer = kTransferSeconds;
+    s.frontier = search(s.lowered.graph, o);
+    return s;
+  }
+
+  // Which sizes of parts are worth a look: the whole, then ever smaller ones down to a single row.
+  void find_sizes() {
+    sizes_ = {examples_};
+    if (examples_ < 2 || !options_.split) return;
+    const std::int64_t half = (examples_ + 1) / 2;
+    const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
+    split_ = can_split(part, half);
+    if (options_.split_mixed && !part.carry.empty()) split_.possible = true;
+    if (!split_.possible) return;
+    if (options_.rows > 0) {
+      sizes_ = {std::min(options_.rows, examples_)};
+      return;
+    }
+    if (options_.allow == Allow::same_bits && !split_.same_bits) return;
+    const std::int64_t factor = whole_.calls.size() > kManyCalls ? 4 : 2;
+    for (std::int64_t parts = 2; parts <= examples_; parts *= factor) {
+      const std::int64_t rows = (examples_ + parts - 1) / parts;
+      if (rows != sizes_.back()) sizes_.push_back(rows);
+    }
+    if (sizes_.back() != 1) sizes_.push_back(1);
+  }
+
+  // Every pass of a candidate, searched.
+  std::vector<Searched> searched(std::int64_t rows, Spilling spilling) const {
+    std::vector<Searched> passes;
+    const std::int64_t parts = (examples_ + rows - 1) / rows;
+    if (parts == 1) {
+      passes.push_back(searched(whole_, spilling, 1));
+      return passes;
+    }
+    const std::int64_t last = examples_ - (parts - 1) * rows;
+    const trace::Trace full = trace::simplified(trace_rows_(rows, trace::Part::last));
+    passes.push_back(
+        searched(trace::part_only(full, split_.result_carries), spilling, kEffortForParts));
+    passes.push_back(
+        searched(last == rows ? full : trace::simplified(trace_rows_(last, trace::Part::last)),
+                 spilling, kEffortForParts));
+    return passes;
+  }
+
+  void add(std::int64_t rows, Spilling spilling) {
+    Candidate c;
+    c.rows = rows;
+    c.parts = (examples_ + rows - 1) / rows;
+    c.spilling = spilling;
+    const std::vector<Searched> passes = searched(rows, spilling);
+    if (c.parts > 1) {
+      c.label = split_.same_bits ? Allow::same_bits : Allow::same_gradient;
+      c.carry = paged(passes.back().lowered.carry_bytes);
+    }
+    c.fixed = around_.reserve + around_.batches + constants_ + results();
+    if (spilling != Spilling::none) c.fixed += around_.spill_memory;
+    if (spilling != Spilling::state) c.fixed += passes.back().lowered.state_bytes;
+    for (const Searched& s : passes) c.passes.push_back(s.frontier->points());
+    sample(c, passes);
+    // Only what can be the smallest is packed to know.
+    if (c.fixed + c.carry + c.least() < minimum_)
+      minimum_ = std::min(minimum_, c.fixed + arena_of(packed(c, passes, c.least())));
+    candidates_.push_back(std::move(c));
+  }
+
+  // Some points of the frontier, evenly from the smallest to the fastest, with what they do.
+  static void sample(Candidate& c, const std::vector<Searched>& passes) {
+    std::vector<std::uint64_t> loads;
+    for (const auto& points : c.passes)
+      for (const Frontier::Point& p : points)
+        if (p.load >= c.least()) loads.push_back(p.load);
+    std::sort(loads.begin(), loads.end());
+    loads.erase(std::unique(loads.begin(), loads.end()), loads.end());
+    const std::size_t count = std::min<std::size_t>(loads.size(), kSamples);
+    for (std::size_t i = 0; i < count; ++i) {
+      Sample s;
+      s.load = loads[count > 1 ? i * (loads.size() - 1) / (count - 1) : 0];
+      for (std::size_t k = 0; k < passes.size(); ++k) {
+        const Schedule schedule = passes[k].frontier->at(s.load);
+        const auto times = static_cast<std::uint64_t>(c.times(k));
+        s.recomputed += schedule.recomputed * times;
+        s.written += schedule.written * times;
+        s.read += schedule.read * times;
+      }
+      c.samples.push_back(s);
+    }
+  }
+
+  static std::uint64_t paged(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+  std::uint64_t results() const {
+    std::uint64_t bytes = 0;
+    for (const trace::Id id : whole_.results) bytes += aligned(whole_.values[id].spec.bytes());
+    return bytes;
+  }
+
+  // Offsets for everything that lies in the arena.
+  static Program packed(const Candidate& c, const Searched& s, std::uint64_t load) {
+    Program p;
+    p.trace = s.trace;
+    p.lowered = s.lowered;
+    p.schedule = s.frontier->at(load);
+    const bool spills = p.schedule.written + p.schedule.read > 0;
+    std::vector<bool> read(p.schedule.instances.size());
+    for (const Step& step : p.schedule.steps)
+      if (step.kind == Step::Kind::read) read[step.out[0]] = true;
+    std::vector<Block> blocks;
+    std::vector<std::size_t> block_of(p.schedule.instances.size(), kNowhere);
+    for (std::size_t i = 0; i < p.schedule.instances.size(); ++i) {
+      const Instance& in = p.schedule.instances[i];
+      const Buffer& b = p.lowered.graph.buffers[in.buffer];
+      if (b.bytes == 0 || b.origin == Origin::given) continue;
+      if (b.origin == Origin::state && !read[i]) {  // stays in memory, in its variable's own place
+        p.resident += b.bytes;
+        continue;
+      }
+      const std::int64_t end = in.last + 1;
+      if (in.takes != kNone && block_of[in.takes] != kNowhere) {
+        block_of[i] = block_of[in.takes];
+        blocks[block_of[i]].last = std::max(blocks[block_of[i]].last, end);
+        continue;
+      }
+      block_of[i] = blocks.size();
+      blocks.push_back({in.first, end, b.bytes});
+    }
+    const auto first_scratch = static_cast<std::ptrdiff_t>(blocks.size());
+    for (std::size_t i = 0; i < p.schedule.steps.size(); ++i) {
+      const Step& step = p.schedule.steps[i];
+      const auto at = static_cast<std::int64_t>(i);
+      const bool runs = step.kind == Step::Kind::run;
+      blocks.push_back({at, at + 1, runs ? p.lowered.graph.nodes[step.node].scratch : 0});
+    }
+    const std::uint64_t alignment = spills ? kPage : kAlign;
+    const std::uint64_t least = plan::load(blocks, alignment);
+    const Packing packing = pack(
+        blocks, {.alignment = alignment, .enough = least + least / 200, .effort = kPackEffort});
+    p.offsets.assign(block_of.size(), kOutside);
+    for (std::size_t i = 0; i < block_of.size(); ++i)
+      if (block_of[i] != kNowhere) p.offsets[i] = packing.offsets[block_of[i]] + c.carry;
+    p.scratch.assign(packing.offsets.begin() + first_scratch, packing.offsets.end());
+    for (std::uint64_t& offset : p.scratch) offset += c.carry;
+    p.arena = paged(packing.bytes) + c.carry;
+    return p;
+  }
+
+  static std::vector<Program> packed(const Candidate& c, const std::vector<Searched>& passes,
+                                     std::uint64_t load) {
+    std::vector<Program> all;
+    for (const Searched& s : passes) all.push_back(packed(c, s, load));
+    return all;
+  }
+  static std::uint64_t arena_of(std::span<const Program> programs) {
+    std::uint64_t most = 0;
+    for (const Program& p : programs) most = std::max(most, p.arena + p.resident);
+    return most;
+  }
+
+  Way way_of(const Candidate& c, std::uint64_t budget, const Sample& s) const {
+    Way w;
+    w.budget = budget;
+    w.seconds = c.seconds(s.load);
+    w.rows = c.rows;
+    w.split = c.parts > 1;
+    w.label = c.label;
+    w.state_spilled = c.spilling == Spilling::state;
+    w.recomputed = s.recomputed;
+    w.written = s.written;
+    w.read = s.read;
+    return w;
+  }
+
+  // Where less memory costs more time: the best of all candidates, thinned out to what is worth a
+  // line.
+  std::vector<Way> frontier() const {
+    std::vector<Way> all, best;
+    for (const Candidate& c : candidates_)
+      for (const Sample& s : c.samples) all.push_back(way_of(c, c.fixed + c.carry + s.load, s));
+    std::sort(all.begin(), all.end(), [](const Way& a, const Way& b) {
+      return std::tie(a.budget, a.seconds) < std::tie(b.budget, b.seconds);
+    });
+    for (const Way& w : all)
+      if (best.empty() || w.seconds < best.back().seconds * (1 - kWorthALine)) best.push_back(w);
+    std::vector<Way> lines;
+    const std::size_t step = std::max<std::size_t>(1, best.size() / kLines);
+    for (std::size_t i = 0; i < best.size(); ++i)
+      if (i % step == 0 || i + 1 == best.size()) lines.push_back(best[i]);
+    return lines;
+  }
+
+  [[noreturn]] void refuse(const Plan& p) const {
+    std::string menu;
+    for (const Way& w : p.frontier)
+      menu += fmt::format("\n  {:>10}  {:>8.1f} ms a step  {:<13}  {}",
+                          to_string(ByteSize{w.budget}), w.seconds * 1e3, name(w.label), w.text());
+    throw BudgetTooSmall(
+        fmt::format(
+            "the budget of {} ({} bytes) is too small: the smallest that does is {} ({} bytes); "
+            "ways to fit, each with its time and label:{}",
+            to_string(ByteSize{p.budget}), p.budget, to_string(ByteSize{p.minimum}), p.minimum,
+            menu),
+        p.minimum);
+  }
+
+  // The fastest candidate; where packing takes more than its load, the next smaller schedule.
+  void choose(Plan& result) {
+    const std::uint64_t budget = result.budget ? result.budget : kOutside;
+    std::vector<std::uint64_t> limit;
+    for (const Candidate& c : candidates_)
+      limit.push_back(budget == kOutside           ? kOutside
+                      : budget < c.fixed + c.carry ? 0
+                                                   : budget - c.fixed - c.carry);
+    std::vector<Searched> passes;
+    const Candidate* searched_of = nullptr;
+    for (;;) {
+      const Candidate* best = nullptr;
+      std::size_t at = 0;
+      for (std::size_t i = 0; i < candidates_.size(); ++i) {
+        const Candidate& c = candidates_[i];
+        if (limit[i] < c.least()) continue;
+        const double enough = c.seconds(limit[i]) > c.seconds(kOutside) * 1.001 ? 1 : kEnoughFaster;
+        if (!best || c.seconds(limit[i]) < best->seconds(limit[at]) * enough) {
+          best = &c;
+          at = i;
+        }
+      }
+      if (!best) refuse(result);
+      if (searched_of != best) {
+        searched_of = best;
+        passes = searched(best->rows, best->spilling);
+      }
+      std::vector<Program> programs = packed(*best, passes, limit[at]);
+      const std::uint64_t arena = arena_of(programs);
+      if (budget != kOutside && best->fixed + arena > budget) {
+        std::uint64_t most = 0;
+        for (const auto& points : best->passes)
+          most = std::max(most, Candidate::point(points, limit[at]).load);
+        limit[at] = most - 1;
+        continue;
+      }
+      finish(result, *best, limit[at], std::move(programs), arena);
+      return;
+    }
+  }
+
+  void finish(Plan& p, const Candidate& c, std::uint64_t load, std::vector<Program> programs,
+              std::uint64_t arena) {
+    p.programs = std::move(programs);
+    p.resident = p.programs.back().resident;
+    p.arena = arena - p.resident;
+    if (c.parts > 1) {
+      p.result_carries = split_.result_carries;
+      for (std::size_t i = 0; i < p.result_carries.size(); ++i)
+        if (p.result_carries[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
+    }
+    for (const trace::Id id : whole_.results) p.result_specs.push_back(whole_.values[id].spec);
+    p.carry_bytes = c.carry;
+    Sample now{load, 0, 0, 0};
+    for (std::size_t i = 0; i < p.programs.size(); ++i) {
+      const Schedule& s = p.programs[i].schedule;
+      const auto times = static_cast<std::uint64_t>(c.times(i));
+      now.recomputed += s.recomputed * times;
+      now.written += s.written * times;
+      now.read += s.read * times;
+    }
+    p.way = way_of(c, c.fixed + arena, now);
+    for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
+      p.runs.push_back(
+          {c.parts > 1 && i == c.parts - 1 ? 1 : 0, row, std::min(c.rows, examples_ - row)});
+    std::uint64_t offset = 0;
+    if (c.parts > 1) {
+      const trace::Trace& last = p.programs.back().trace;
+      for (const trace::Id id : last.carry) {
+        p.carry_offsets.push_back(id == trace::kNone ? kOutside : offset);
+        if (id != trace::kNone) offset += aligned(last.values[id].spec.bytes());
+      }
+    }
+    forecast(p, c);
+  }
+
+  void forecast(Plan& p, const Candidate& c) const {
+    Forecast& f = p.forecast;
+    f.arena = p.arena;
+    f.runtime = around_.runtime;
+    f.reserve = around_.reserve;
+    f.process = c.fixed - around_.reserve + around_.runtime + p.resident + p.arena;
+    f.seconds = p.way.seconds;
+    f.unlimited_seconds = f.seconds;
+    for (const Candidate& other : candidates_)
+      f.unlimited_seconds = std::min(f.unlimited_seconds, other.seconds(kOutside));
+    // What is alive where the largest pass is at its largest.
+    const auto largest = std::max_element(
+        p.programs.begin(), p.programs.end(),
+        [](const Program& a, const Program& b) { return a.schedule.load < b.schedule.load; });
+    const Schedule& s = largest->schedule;
+    std::vector<std::int64_t> change(s.steps.size() + 1);
+    for (const Instance& in : s.instances) {
+      const Buffer& b = largest->lowered.graph.buffers[in.buffer];
+      change[static_cast<std::size_t>(in.first)] += static_cast<std::int64_t>(b.bytes);
+      change[static_cast<std::size_t>(in.last) + 1] -= static_cast<std::int64_t>(b.bytes);
+    }
+    std::int64_t live = 0, most = -1;
+    std::size_t peak = 0;
+    for (std::size_t i = 0; i < s.steps.size(); ++i) {
+      live += change[i];
+      const bool runs = s.steps[i].kind == Step::Kind::run;
+      const auto scratch = static_cast<std::int64_t>(
+          runs ? largest->lowered.graph.nodes[s.steps[i].node].scratch : 0);
+      if (runs && live + scratch > most) {
+        most = live + scratch;
+        peak = i;
+      }
+    }
+    if (s.steps.empty()) return;
+    for (const Instance& in : s.instances) {
+      if (static_cast<std::size_t>(in.first) > peak || static_cast<std::size_t>(in.last) < peak)
+        continue;
+      const trace::Value& v = largest->trace.values[largest->lowered.value_of[in.buffer]];
+      f.at_peak[static_cast<int>(v.category)] += largest->lowered.graph.buffers[in.buffer].bytes;
+    }
+    if (c.spilling != Spilling::state)
+      for (const Variable& v : whole_.variables)
+        f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
+    f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
+    f.at_peak[static_cast<int>(Category::data)] += around_.batches + constants_ + results();
+    if (s.steps[peak].kind == Step::Kind::run) {
+      const Id node = s.steps[peak].node;
+      f.at_peak[static_cast<int>(Category::workspace)] +=
+          largest->lowered.graph.nodes[node].scratch;
+      const trace::Call& call = largest->trace.calls[largest->lowered.call[node]];
+      const std::string scope = Scope::path(call.scope);
+      f.op = scope.empty() ? std::string(call.op.type().name)
+                           : fmt::format("{} in {}", call.op.type().name, scope);
+    }
+  }
+
+  static constexpr std::size_t kNowhere = ~std::size_t{0};
+
+  const TraceRows& trace_rows_;
+  std::int64_t examples_;
+  const CompileOptions& options_;
+  const Surroundings& around_;
+  const Machine& machine_;
+  trace::Trace whole_;
+  std::uint64_t constants_ = 0;
+  SplitAnswer split_;
+  std::vector<std::int64_t> sizes_;
+  std::vector<Candidate> candidates_;
+  std::uint64_t minimum_ = kOutside;
+};
+
+}  // namespace
+
+Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
+               const Surroundings& around, const Machine& machine) {
+  return Planner(trace_rows, examples, options, around, machine).plan();
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,98 @@
+// A Plan for people, in ten seconds; and for programs.
+#include <fmt/format.h>
+
+#include <iterator>
+#include <ostream>
+
+#include "ebb/plan/plan.hpp"
+
+namespace ebb {
+
+const char* name(Allow label) { return label == Allow::same_bits ? "same bits" : "same gradient"; }
+
+namespace plan {
+namespace {
+
+std::string readable(std::uint64_t bytes) { return to_string(ByteSize{bytes}); }
+
+std::string time(double seconds) {
+  if (seconds < 1e-3) return fmt::format("{:.0f} µs", seconds * 1e6);
+  if (seconds < 1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  return fmt::format("{:.2f} s", seconds);
+}
+
+std::string line(const Way& w, double fastest) {
+  return fmt::format("{:>10}  {:>9}  {:>+5.0f}%  {:<13}  {}", readable(w.budget), time(w.seconds),
+                     fastest > 0 ? (w.seconds / fastest - 1) * 100 : 0.0, name(w.label), w.text());
+}
+
+std::string json_of(const Way& w) {
+  return fmt::format(
+      "{{\"budget\": {}, \"seconds\": {:.9g}, \"rows\": {}, \"recomputed\": {}, "
+      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"label\": \"{}\"}}",
+      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled, name(w.label));
+}
+
+}  // namespace
+
+std::string Way::text() const {
+  std::string text;
+  const auto say = [&](std::string part) { text += (text.empty() ? "" : ", ") + part; };
+  if (split) say(fmt::format("parts of {} row{}", rows, rows == 1 ? "" : "s"));
+  if (recomputed) say(fmt::format("recompute {} call{}", recomputed, recomputed == 1 ? "" : "s"));
+  if (written + read)
+    say(fmt::format("spill {} a step{}", readable(written + read),
+                    state_spilled ? ", parameters and optimizer state too" : ""));
+  return text.empty() ? "keep everything" : text;
+}
+
+std::string to_string(const Plan& p) {
+  const Forecast& f = p.forecast;
+  std::string out;
+  const auto to = std::back_inserter(out);
+  if (p.budget) {
+    fmt::format_to(to, "fits in {}{}: ", readable(p.budget),
+                   p.source.empty() ? "" : " (" + p.source + ")");
+  } else {
+    fmt::format_to(to, "no budget: ");
+  }
+  fmt::format_to(to, "{} ({})\n", p.way.text(), name(p.way.label));
+  fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {}\n",
+                 readable(f.process), readable(f.arena), readable(f.runtime));
+  fmt::format_to(to, "  at the peak ({})\n", f.op.empty() ? "nothing runs" : f.op);
+  for (int c = 0; c < kCategories; ++c)
+    if (f.at_peak[c])
+      fmt::format_to(to, "    {:<19} {:>10}\n", ebb::name(static_cast<Category>(c)),
+                     readable(f.at_peak[c]));
+  fmt::format_to(to, "  time a step           {:>10}   {:+.0f}% against no budget\n",
+                 time(f.seconds), f.overhead() * 100);
+  fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", readable(p.minimum),
+                 p.minimum);
+  if (p.frontier.size() > 1) {
+    out += "  budget      time a step          label          how\n";
+    for (const Way& w : p.frontier)
+      fmt::format_to(to, "{}{}\n", p.budget && w.seconds == f.seconds ? "> " : "  ",
+                     line(w, f.unlimited_seconds));
+  }
+  return out;
+}
+
+std::string Plan::json() const {
+  std::string out = fmt::format(
+      "{{\"budget\": {}, \"minimum\": {}, \"arena\": {}, \"process\": {}, \"runtime\": {}, "
+      "\"reserve\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, \"parts\": {}, "
+      "\"peak_op\": \"{}\", \"way\": {}, \"at_peak\": {{",
+      budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
+      forecast.seconds, forecast.unlimited_seconds, runs.size(), forecast.op, json_of(way));
+  for (int c = 0; c < kCategories; ++c)
+    out += fmt::format("{}\"{}\": {}", c ? ", " : "", ebb::name(static_cast<Category>(c)),
+                       forecast.at_peak[c]);
+  out += "}, \"frontier\": [";
+  for (std::size_t i = 0; i < frontier.size(); ++i) out += (i ? ", " : "") + json_of(frontier[i]);
+  return out + "]}";
+}
+
+std::ostream& operator<<(std::ostream& out, const Plan& plan) { return out << to_string(plan); }
+
+}  // namespace plan
+}  // namespace ebb

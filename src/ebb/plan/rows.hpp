@@ -1,0 +1,21 @@
+// Whether a batch can be taken in parts, read off the trace: how each op treats rows is the op's
+// own word (Rows in ops/op.hpp).
+#pragma once
+
+#include <string>
+
+#include "ebb/trace/trace.hpp"
+
+namespace ebb::plan {
+
+struct SplitAnswer {
+  bool possible = false;
+  bool same_bits = false;  // each sum over examples is one chain that goes on from part to part
+  std::string reason;      // why not, or why only up to rounding
+  std::vector<bool> result_carries;  // per result: rows of the batch, to be put one after the other
+};
+
+// `part` is the trace of a later part (trace::Part::last) with `examples` rows.
+SplitAnswer can_split(const trace::Trace& part, std::int64_t examples);
+
+}  // namespace ebb::plan

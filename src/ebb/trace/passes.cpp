@@ -1,0 +1,141 @@
+#include "ebb/trace/passes.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace ebb::trace {
+namespace {
+
+// The trace with `live` calls only; what they need of inputs, variables and constants stays.
+Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
+  std::vector<bool> needed(from.values.size());
+  const auto need = [&](Id id) {
+    if (id == kNone) return;
+    needed[id] = true;
+    if (from.values[id].base != kNone) needed[from.values[id].base] = true;
+  };
+  for (std::size_t c = 0; c < from.calls.size(); ++c) {
+    if (!live_calls[c]) continue;
+    for (const Id id : from.calls[c].in) need(id);
+    for (const Id id : from.calls[c].out) need(id);
+  }
+  for (const Id id : from.results) need(id);
+  for (const Assign& a : from.assigns) need(a.value);
+  for (const Id id : from.carry) need(id);
+
+  Trace to;
+  to.inputs = from.inputs;
+  to.after = from.after;
+  to.gradients = from.gradients;
+  std::vector<Id> value_at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
+  std::vector<Id> variable_at(from.variables.size(), kNone);
+  for (std::size_t c = 0, next = 0; c < from.calls.size(); ++c)
+    if (live_calls[c]) call_at[c] = static_cast<Id>(next++);
+  const auto variable = [&](Id index) {
+    if (variable_at[index] == kNone) {
+      to.variables.push_back(from.variables[index]);
+      variable_at[index] = static_cast<Id>(to.variables.size()) - 1;
+    }
+    return variable_at[index];
+  };
+  for (std::size_t i = 0; i < from.values.size(); ++i) {
+    if (!needed[i]) continue;
+    Value v = from.values[i];
+    if (v.call != kNone) v.call = call_at[v.call];
+    if (v.base != kNone) v.base = value_at[v.base];
+    if (v.kind == Kind::variable) v.index = variable(v.index);
+    if (v.kind == Kind::constant) {
+      to.constants.push_back(from.constants[v.index]);
+      v.index = static_cast<Id>(to.constants.size()) - 1;
+    }
+    if (v.kind == Kind::before) {
+      to.before.push_back(from.before[v.index]);
+      v.index = static_cast<Id>(to.before.size()) - 1;
+    }
+    to.values.push_back(v);
+    value_at[i] = static_cast<Id>(to.values.size()) - 1;
+  }
+  const auto renamed = [&](std::vector<Id> ids) {
+    for (Id& id : ids)
+      if (id != kNone) id = value_at[id];
+    return ids;
+  };
+  for (std::size_t c = 0; c < from.calls.size(); ++c) {
+    if (!live_calls[c]) continue;
+    Call call = from.calls[c];
+    call.in = renamed(std::move(call.in));
+    call.out = renamed(std::move(call.out));
+    to.calls.push_back(std::move(call));
+  }
+  to.results = renamed(from.results);
+  to.carry = renamed(from.carry);
+  for (const Assign& a : from.assigns)
+    to.assigns.push_back({variable(a.variable), value_at[a.value]});
+  return to;
+}
+
+}  // namespace
+
+Trace without_dead_code(const Trace& trace) {
+  std::vector<bool> live(trace.calls.size()), wanted(trace.values.size());
+  const auto want = [&](Id id) {
+    if (id == kNone) return;
+    wanted[id] = true;
+    wanted[trace.base_of(id)] = true;
+  };
+  for (const Id id : trace.results) want(id);
+  for (const Assign& a : trace.assigns) want(a.value);
+  for (const Id id : trace.carry) want(id);
+  for (std::size_t c = trace.calls.size(); c-- > 0;) {
+    const Call& call = trace.calls[c];
+    live[c] = std::any_of(call.out.begin(), call.out.end(), [&](Id id) { return wanted[id]; });
+    if (live[c])
+      for (const Id id : call.in) want(id);
+  }
+  return kept(trace, live);
+}
+
+Trace without_repeats(const Trace& trace) {
+  Trace to = trace;
+  std::vector<Id> same(to.values.size());
+  for (std::size_t i = 0; i < same.size(); ++i) same[i] = static_cast<Id>(i);
+  std::map<std::tuple<const ops::OpType*, std::vector<Id>>, std::vector<std::size_t>> seen;
+  std::vector<bool> live(to.calls.size(), true);
+  for (std::size_t c = 0; c < to.calls.size(); ++c) {
+    Call& call = to.calls[c];
+    for (Id& id : call.in) id = same[id];
+    if (call.op.type().once) continue;
+    auto& alike = seen[{&call.op.type(), call.in}];
+    const auto twin = std::find_if(alike.begin(), alike.end(),
+                                   [&](std::size_t k) { return to.calls[k].op == call.op; });
+    if (twin == alike.end()) {
+      alike.push_back(c);
+      continue;
+    }
+    live[c] = false;
+    for (std::size_t i = 0; i < call.out.size(); ++i) same[call.out[i]] = to.calls[*twin].out[i];
+  }
+  const auto rename = [&](Id& id) {
+    if (id != kNone) id = same[id];
+  };
+  for (Value& v : to.values) rename(v.base);
+  for (Id& id : to.results) rename(id);
+  for (Id& id : to.carry) rename(id);
+  for (Assign& a : to.assigns) rename(a.value);
+  return kept(to, live);
+}
+
+Trace part_only(const Trace& trace, const std::vector<bool>& keep) {
+  Trace part = trace;
+  part.results.clear();
+  for (std::size_t i = 0; i < keep.size(); ++i)
+    if (keep[i]) part.results.push_back(trace.results[i]);
+  part.assigns.clear();
+  part.after.clear();
+  return without_dead_code(part);
+}
+
+Trace simplified(const Trace& trace) { return without_dead_code(without_repeats(trace)); }
+
+}  // namespace ebb::trace

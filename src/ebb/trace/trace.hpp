@@ -1,0 +1,97 @@
+// What a function does: op calls in order, with shapes only. Nothing has run. A value: printable,
+// comparable, a pure function of the function and the specs of its arguments.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "ebb/base/ledger.hpp"
+#include "ebb/ops/op.hpp"
+#include "ebb/tensor/variable.hpp"
+
+namespace ebb::trace {
+
+using Id = std::int32_t;
+inline constexpr Id kNone = -1;
+
+enum class Kind : std::uint8_t {
+  input,     // an argument of the function
+  variable,  // the value of a variable before the step
+  constant,  // a tensor the function holds
+  before,    // written by the program when a step begins, such as the learning rate
+  key,       // that of random draws
+  carried,   // a sum over the parts of the batch before this one
+  made       // by a call
+};
+const char* name(Kind kind);
+
+struct Value {
+  Spec spec;
+  Kind kind = Kind::made;
+  Id index = 0;     // of the input, variable, constant, …; made: which result of its call
+  Id call = kNone;  // that made it
+  Id base = kNone;  // whose bytes it shares, where it is a view …
+  std::uint64_t offset = 0;  // … from this byte on
+  Category category = Category::activations;
+  bool operator==(const Value&) const = default;
+};
+
+struct Call {
+  ops::AnyOp op;
+  std::vector<Id> in, out;
+  Scope::Id scope = 0;
+  std::int8_t donated = -1;  // an input that the result of this call may overwrite
+  bool view = false;         // shares its input's bytes: nothing runs
+  bool finish = false;       // once for the whole batch, after its last part
+  bool operator==(const Call&) const = default;
+};
+
+struct Assign {
+  Id variable = 0;  // which of the variables
+  Id value = 0;     // what it is after the step
+  bool operator==(const Assign&) const = default;
+};
+
+struct Before {
+  std::string name;
+  Spec spec;
+  std::function<void(std::span<std::byte>)> fill;
+};
+
+struct Trace {
+  std::vector<Value> values;
+  std::vector<Call> calls;
+  std::vector<Spec> inputs;
+  std::vector<Variable> variables;
+  std::vector<Tensor> constants;
+  std::vector<Before> before;
+  std::vector<std::function<void()>> after;
+  std::vector<Id> results;
+  std::vector<Assign> assigns;
+  std::vector<Id> carry;   // sums that go on into the next part, kNone where nothing flows
+  bool gradients = false;  // whether a tape was walked
+
+  // Equal in what they do: calls, shapes, variables. (Constants by their bytes.)
+  bool operator==(const Trace& other) const;
+
+  Id base_of(Id value) const { return values[value].base == kNone ? value : values[value].base; }
+};
+
+std::string to_string(const Trace& trace);  // one line a call
+std::string to_json(const Trace& trace);
+std::string to_dot(const Trace& trace);  // for Graphviz
+std::ostream& operator<<(std::ostream& out, const Trace& trace);
+
+// Which part of a batch is traced. A batch in parts has a first, others and a last one.
+enum class Part : std::uint8_t { whole, first, middle, last };
+
+using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
+
+// Calls fn once, with symbols. `carried`: what `carry` of the first part's trace was.
+Trace trace(const Function& fn, std::span<const Spec> inputs, Part part = Part::whole,
+            const Trace* first = nullptr);
+
+}  // namespace ebb::trace

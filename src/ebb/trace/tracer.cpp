@@ -1,0 +1,223 @@
+// From a function to its Trace.
+#include <fmt/core.h>
+
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/tracer.hpp"
+#include "ebb/tape/tape.hpp"
+#include "ebb/trace/trace.hpp"
+
+namespace ebb::trace {
+namespace {
+
+class Noting final : public ops::Tracer, public VariableView {
+ public:
+  Noting(Part part, const Trace* first) : part_(part), first_(first) {}
+
+  Tensor input(const Spec& spec) {
+    trace.inputs.push_back(spec);
+    return fresh(spec, Kind::input, static_cast<Id>(trace.inputs.size()) - 1, Category::data);
+  }
+
+  // Calls.
+  void note(const ops::OpType& type, const void* op, std::span<const Tensor* const> in,
+            std::span<const Tensor> out, int donated, bool view) override {
+    Call call{ops::AnyOp(type, op),
+              {},
+              {},
+              Scope::current(),
+              static_cast<std::int8_t>(donated),
+              view,
+              finish_};
+    for (const Tensor* x : in) call.in.push_back(id_of(*x));
+    const auto place = static_cast<Id>(trace.calls.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const Id id = add({out[i].spec(), Kind::made, static_cast<Id>(i), place, kNone, 0,
+                         CategoryScope::current()},
+                        out[i]);
+      if (view) share(id, *in[0], out[i]);
+      call.out.push_back(id);
+    }
+    trace.calls.push_back(std::move(call));
+  }
+
+  // Values known when a step begins.
+  Tensor before_step(const char* name, const Spec& spec,
+                     std::function<void(std::span<std::byte>)> fill) override {
+    trace.before.push_back({name, spec, std::move(fill)});
+    return fresh(spec, Kind::before, static_cast<Id>(trace.before.size()) - 1, Category::workspace);
+  }
+  void after_step(std::function<void()> done) override { trace.after.push_back(std::move(done)); }
+  Tensor key() override {
+    if (!key_) key_ = fresh({{random::kKeySize}, DType::i64}, Kind::key, 0, Category::workspace);
+    return key_;
+  }
+
+  // Parts.
+  Tensor carried(const Spec& spec) override {
+    const auto index = static_cast<std::size_t>(carried_++);
+    if (part_ == Part::whole || part_ == Part::first) return {};
+    if (index >= first_->carry.size() || first_->carry[index] == kNone) return {};
+    return fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
+  }
+  void carry(std::span<Tensor> sums) override {
+    if (!trace.carry.empty() || finish_)
+      throw Error("compile: one optimizer step in a compiled function is supported; there are two");
+    for (const Tensor& s : sums) trace.carry.push_back(s ? id_of(s) : kNone);
+    finish_ = true;
+  }
+
+  // Variables.
+  const Tensor& value(const Variable& variable) override {
+    auto [at, is_new] = variables_.try_emplace(variable, Held{});
+    if (is_new) {
+      trace.variables.push_back(variable);
+      at->second.index = static_cast<Id>(trace.variables.size()) - 1;
+      at->second.now = Tensor::symbolic(variable.spec());
+      at->second.now.handle()->id = variable.id();
+      at->second.now.handle()->trainable = variable.watched();
+      add({variable.spec(), Kind::variable, at->second.index, kNone, kNone, 0, variable.category()},
+          at->second.now);
+    }
+    return at->second.now;
+  }
+  void assign(const Variable& variable, Tensor to) override {
+    value(variable);
+    Held& held = variables_.at(variable);
+    if (held.assigned)
+      throw Error(
+          fmt::format("compile: variable {} is assigned twice in one step", variable.name()));
+    held.assigned = true;
+    trace.assigns.push_back({held.index, id_of(to)});
+    held.now = std::move(to);  // who reads on reads what it is now
+  }
+
+  Id id_of(const Tensor& x) {
+    const auto known = ids_.find(x.id());
+    if (known != ids_.end()) return known->second;
+    if (!x.symbol()) {  // the same from step to step
+      trace.constants.push_back(x);
+      return add({x.spec(), Kind::constant, static_cast<Id>(trace.constants.size()) - 1, kNone,
+                  kNone, 0, Category::data},
+                 x);
+    }
+    const Tensor::Value* base = x.handle()->base;  // a view made outside of any op
+    const auto of = base ? ids_.find(base->id) : ids_.end();
+    if (of == ids_.end())
+      throw Error(
+          "compile: a value of another compiled function is used; return it from that one, "
+          "and give it to this one as an argument");
+    const Id id = add({x.spec(), Kind::made, 0, trace.values[of->second].call, kNone, 0,
+                       trace.values[of->second].category},
+                      x);
+    trace.values[id].base = of->second;
+    trace.values[id].offset = static_cast<std::uint64_t>(x.handle()->data - base->data);
+    return id;
+  }
+
+  Trace trace;
+
+ private:
+  struct Held {
+    Id index = 0;
+    Tensor now;
+    bool assigned = false;
+  };
+
+  Id add(Value value, const Tensor& x) {
+    trace.values.push_back(std::move(value));
+    const auto id = static_cast<Id>(trace.values.size()) - 1;
+    ids_[x.id()] = id;
+    held_.push_back(x);  // so that its identity is not given to another
+    return id;
+  }
+  Tensor fresh(const Spec& spec, Kind kind, Id index, Category category) {
+    Tensor t = Tensor::symbolic(spec);
+    add({spec, kind, index, kNone, kNone, 0, category}, t);
+    return t;
+  }
+  void share(Id id, const Tensor& from, const Tensor& to) {
+    const Id source = id_of(from);
+    Value& v = trace.values[id];
+    const Value& of = trace.values[source];
+    v.base = of.base == kNone ? source : of.base;
+    v.offset = of.offset + static_cast<std::uint64_t>(to.handle()->data - from.handle()->data);
+    v.category = trace.values[v.base].category;
+  }
+
+  Part part_;
+  const Trace* first_;
+  bool finish_ = false;
+  int carried_ = 0;
+  Tensor key_;
+  std::unordered_map<std::uint64_t, Id> ids_;
+  std::vector<Tensor> held_;
+  std::map<Variable, Held> variables_;
+};
+
+// For as long as it lives, this thread's ops and variables go to the tracer.
+class Listening {
+ public:
+  explicit Listening(Noting& noting)
+      : ops_(std::exchange(ops::tracer(), &noting)),
+        view_(std::exchange(variable_view(), &noting)),
+        random_(random::state()) {
+    random::State start = random_;
+    start.draw = 0;
+    random::restore(start);
+  }
+  ~Listening() {
+    ops::tracer() = ops_;
+    variable_view() = view_;
+    random::restore(random_);
+  }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  ops::Tracer* ops_;
+  VariableView* view_;
+  random::State random_;
+};
+
+Trace traced(const Function& fn, std::span<const Spec> inputs, Part part, const Trace* first,
+             bool with_tape) {
+  Noting noting(part, first);
+  const Listening listening(noting);
+  const Tape::Pause nobody;  // tapes outside do not see what happens in here
+  const CategoryScope category(Category::activations);
+  const Scope root(Scope::Id{0});
+  std::vector<Tensor> arguments;
+  for (const Spec& s : inputs) arguments.push_back(noting.input(s));
+  std::optional<Tape> tape;
+  if (with_tape) {
+    tape.emplace(TapeOptions{.persistent = true});
+    for (const Tensor& x : arguments)
+      if (is_float(x.dtype())) tape->watch(x);
+  }
+  const std::vector<Tensor> results = fn(arguments);
+  for (const Tensor& r : results) {
+    if (!r) throw Error("compile: the function gave back a handle that holds no tensor");
+    noting.trace.results.push_back(noting.id_of(r));
+  }
+  if (tape) {
+    noting.trace.gradients = tape->walked();
+    tape->commit();
+  }
+  return std::move(noting.trace);
+}
+
+}  // namespace
+
+Trace trace(const Function& fn, std::span<const Spec> inputs, Part part, const Trace* first) {
+  Trace with_tape = traced(fn, inputs, part, first, true);
+  if (with_tape.gradients) return with_tape;
+  return traced(fn, inputs, part, first, false);  // nothing is kept for a walk back
+}
+
+}  // namespace ebb::trace

@@ -1,0 +1,261 @@
+// Compiled steps beside eager ones: the same bits, whatever the plan does.
+#include "ebb/exec/compile.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "ebb/base/memory.hpp"
+#include "ebb/base/pool.hpp"
+#include "ebb/nn/layers.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/dropout.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/unary.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr int kSteps = 6;
+
+struct Deep {  // 8 layers of 48, dropout between them
+  std::vector<nn::Dense> layers;
+  nn::LayerNorm norm;
+  nn::Dropout drop{0.1};
+  explicit Deep(const nn::Init& init) : norm(init / "norm", 48) {
+    for (int i = 0; i < 8; ++i)
+      layers.emplace_back(init / i, 48, 48, nn::DenseOptions{.activation = Activation::gelu});
+  }
+  Tensor operator()(Tensor x) const {
+    for (const nn::Dense& l : layers) x = drop(l(x));
+    return norm(x);
+  }
+  void each(auto&& f) {
+    for (std::size_t i = 0; i < layers.size(); ++i) f(std::to_string(i), layers[i]);
+    f("norm", norm);
+  }
+};
+
+struct Data {
+  explicit Data(std::int64_t rows)
+      : x(random::normal({rows, 48}, 0, 1, 1, 2)), y(random::normal({rows, 48}, 0, 1, 1, 3)) {}
+  Tensor x, y;
+  Batch batch() const { return {{"x", x}, {"y", y}}; }
+  BatchSpec spec() const { return {{"x", x.spec()}, {"y", y.spec()}}; }
+};
+
+std::vector<std::byte> bytes_of(const std::vector<Variable>& all) {
+  std::vector<std::byte> out;
+  for (const Variable& v : all) {
+    std::vector<std::byte> part(v.spec().bytes());
+    v.read(part, 0);
+    out.insert(out.end(), part.begin(), part.end());
+  }
+  return out;
+}
+
+// The weights and the optimizer's state after some steps.
+std::vector<std::byte> eager(const Data& data) {
+  random::seed(7);
+  Deep model{nn::Init(1)};
+  optim::AdamW adam(params(model), {.lr = 1e-2});
+  adam.clip_norm(0.5);
+  for (int i = 0; i < kSteps; ++i) {
+    Tape tape;
+    adam.minimize(mse(model(data.x), data.y));
+  }
+  auto all = variables(model);
+  for (const Variable& v : adam.state()) all.push_back(v);
+  return bytes_of(all);
+}
+
+struct Outcome {
+  std::vector<std::byte> bytes;
+  plan::Plan plan;
+};
+
+Outcome compiled(const Data& data, const CompileOptions& options) {
+  random::seed(7);
+  Deep model{nn::Init(1)};
+  optim::AdamW adam(params(model), {.lr = 1e-2});
+  adam.clip_norm(0.5);
+  auto step = compile(data.spec(), options,
+                      [&](const Batch& b) { return adam.minimize(mse(model(b["x"]), b["y"])); });
+  for (int i = 0; i < kSteps; ++i) step(data.batch());
+  auto all = variables(model);
+  for (const Variable& v : adam.state()) all.push_back(v);
+  return {bytes_of(all), step.plan()};
+}
+
+TEST(Compile, GivesTheBitsOfEager) {
+  const Data data(32);
+  EXPECT_EQ(compiled(data, {}).bytes, eager(data));
+}
+
+TEST(Compile, EveryBudgetGivesTheSameBits) {
+  const Data data(256);
+  const auto expected = eager(data);
+  const plan::Plan unlimited = compiled(data, {}).plan;
+  ASSERT_GT(unlimited.frontier.size(), 3u);
+  std::uint64_t last = 0;
+  for (const plan::Way& way : unlimited.frontier) {
+    const std::uint64_t budget = std::max(way.budget, unlimited.minimum);
+    if (budget == last) continue;
+    last = budget;
+    const Outcome o = compiled(data, {.memory = ByteSize{budget}});
+    EXPECT_EQ(o.bytes, expected) << budget << ": " << o.plan.way.text();
+    EXPECT_LE(o.plan.way.budget, budget);
+  }
+}
+
+TEST(Compile, BelowTheMinimumIsRefusedWithAMenu) {
+  const Data data(256);
+  const std::uint64_t minimum = compiled(data, {}).plan.minimum;
+  EXPECT_EQ(compiled(data, {.memory = ByteSize{minimum}}).plan.minimum, minimum);
+  try {
+    compiled(data, {.memory = ByteSize{minimum - 1}});
+    FAIL() << "not refused";
+  } catch (const BudgetTooSmall& e) {
+    EXPECT_EQ(e.minimum, minimum);
+    EXPECT_NE(std::string(e.what()).find(std::to_string(minimum)), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("recompute"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Compile, PartsOfAnySizeGiveTheSameBits) {
+  const Data data(23);
+  const auto expected = eager(data);
+  for (const std::int64_t rows : {1, 3, 7, 22, 23}) {
+    const Outcome o = compiled(data, {.allow = Allow::same_bits, .rows = rows});
+    EXPECT_EQ(o.plan.runs.size(), static_cast<std::size_t>((23 + rows - 1) / rows));
+    EXPECT_EQ(o.bytes, expected) << rows << " rows a part";
+  }
+}
+
+TEST(Compile, ThreadsGiveTheSameBits) {
+  const Data data(64);
+  const auto expected = eager(data);
+  const int before = pool::threads();
+  for (const int threads : {1, 2, 3}) {
+    pool::set_threads(threads);
+    EXPECT_EQ(compiled(data, {}).bytes, expected) << threads;
+  }
+  pool::set_threads(before);
+}
+
+TEST(Compile, NewShapesArePlannedAndKept) {
+  random::seed(7);
+  Deep model{nn::Init(1)};
+  optim::Sgd sgd(params(model), {.lr = 1e-2});
+  int traced = 0;
+  auto step = compile(Data(8).spec(), {.plans = 2}, [&](const Batch& b) {
+    ++traced;
+    return sgd.minimize(mse(model(b["x"]), b["y"]));
+  });
+  const auto calls = [&](std::int64_t rows) {
+    const int before = traced;
+    step(Data(rows).batch());
+    return traced - before;
+  };
+  EXPECT_EQ(calls(8), 0);
+  EXPECT_GT(calls(5), 0);
+  EXPECT_EQ(calls(8), 0);
+  EXPECT_EQ(calls(5), 0);
+  EXPECT_GT(calls(3), 0);
+  EXPECT_GT(calls(8), 0) << "the least recently used of two was dropped";
+}
+
+TEST(Compile, EvaluatesWithoutGradients) {
+  Deep model{nn::Init(1)};
+  const nn::Evaluation evaluation;
+  const Data data(10);
+  auto predict = compile(data.spec(), {}, [&](const Batch& b) { return model(b["x"]); });
+  EXPECT_EQ(predict(data.batch()).to_vector<float>(), model(data.x).to_vector<float>());
+  auto in_parts = compile(data.spec(), {.rows = 3}, [&](const Batch& b) { return model(b["x"]); });
+  EXPECT_EQ(in_parts.plan().runs.size(), 4u);
+  EXPECT_EQ(in_parts(data.batch()).to_vector<float>(), model(data.x).to_vector<float>());
+}
+
+TEST(Compile, GivesGradientsByInputsAndVariables) {
+  Deep model{nn::Init(1)};
+  const nn::Evaluation evaluation;
+  const Data data(5);
+  auto by = compile(data.spec(), {}, [&](const Batch& b) {
+    return gradients(mse(model(b["x"]), b["y"]), {b["x"], model.layers[0].weight});
+  });
+  const std::vector<Tensor> got = by(data.batch());
+  Tape tape({.persistent = true});
+  tape.watch(data.x);
+  const Loss loss = mse(model(data.x), data.y);
+  EXPECT_EQ(got[0].to_vector<float>(), tape.gradient(loss.sum, data.x).to_vector<float>());
+  EXPECT_EQ(got[1].to_vector<float>(),
+            tape.gradient(loss.sum, model.layers[0].weight).to_vector<float>());
+}
+
+TEST(Compile, BatchNormIsNotSplit) {
+  random::seed(1);
+  nn::BatchNorm norm(nn::Init(1), 48);
+  nn::Dense dense(nn::Init(1) / "dense", 48, 48);
+  std::vector<Variable> all = {norm.weight, norm.bias, dense.weight, dense.bias};
+  optim::Sgd sgd(all, {.lr = 1e-2});
+  const Data data(16);
+  auto step = compile(data.spec(), {.rows = 4}, [&](const Batch& b) {
+    return sgd.minimize(mse(norm(dense(b["x"])), b["y"]));
+  });
+  EXPECT_EQ(step.plan().runs.size(), 1u);
+  step(data.batch());
+  EXPECT_NE(norm.running_mean.value().data<float>()[0], 0.0f);
+}
+
+TEST(Compile, AFailedStepChangesNothing) {
+  random::seed(7);
+  nn::Dense dense(nn::Init(1), 48, 4);
+  optim::Adam adam({dense.weight, dense.bias});
+  const Tensor x = Data(3).x;
+  const Tensor good = Tensor::from(std::vector<std::int32_t>{0, 1, 2}, {3});
+  const Tensor bad = Tensor::from(std::vector<std::int32_t>{0, 9, 2}, {3});
+  auto step = compile({{"x", x.spec()}, {"y", good.spec()}}, {}, [&](const Batch& b) {
+    return adam.minimize(sparse_cross_entropy(dense(dropout(b["x"], 0.5)), b["y"]));
+  });
+  step({{"x", x}, {"y", good}});
+  const auto before = bytes_of({dense.weight, dense.bias});
+  const random::State draws = random::state();
+  EXPECT_THROW(step({{"x", x}, {"y", bad}}), Error);
+  EXPECT_EQ(bytes_of({dense.weight, dense.bias}), before);
+  EXPECT_EQ(adam.steps(), 1);
+  EXPECT_EQ(random::state(), draws);
+  step({{"x", x}, {"y", good}});
+  EXPECT_EQ(adam.steps(), 2);
+}
+
+TEST(Compile, AllocatesNothingInSteadyState) {
+  random::seed(7);
+  Deep model{nn::Init(1)};
+  optim::AdamW adam(params(model));
+  const Data data(16);
+  auto step = compile(data.spec(), {},
+                      [&](const Batch& b) { return adam.minimize(mse(model(b["x"]), b["y"])); });
+  const Batch batch = data.batch();
+  for (int i = 0; i < 3; ++i) step(batch);
+  const std::uint64_t takes = memory::FailTake::takes();
+  for (int i = 0; i < 10; ++i) step(batch);
+  EXPECT_EQ(memory::FailTake::takes(), takes);
+}
+
+TEST(Compile, WrongInputsAreRefusedByName) {
+  const Data data(4);
+  auto step = compile(data.spec(), {}, [](const Batch& b) { return mse(b["x"], b["y"]); });
+  try {
+    step({{"x", data.x}, {"y", Tensor::zeros({4, 48}, DType::i32)}});
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "compiled step: input y is i32(4, 48), it was compiled for f32(4, 48)");
+  }
+}
+
+}  // namespace
+}  // namespace ebb
