@@ -1,4 +1,5 @@
-// Trains a classifier of digits and a model of characters with the tape, and shows where the bytes were.
+// Trains a classifier of digits and a model of characters with the tape, and shows where the bytes
+// were.
 #include <cstdio>
 #include <string>
 
@@ -26,17 +27,21 @@ struct Characters {  // ids (batch, time) → (batch, time, vocabulary); each pl
         far(init / "far", 128, 128, 3, {.padding = {8, 0}, .dilation = 4}),
         norm(init / "norm", 128),
         out(init / "out", 128, vocabulary) {}
-  Tensor operator()(const Tensor& ids) const { return out(norm(gelu(far(gelu(near(embed(ids))))))); }
+  Tensor operator()(const Tensor& ids) const {
+    return out(norm(gelu(far(gelu(near(embed(ids)))))));
+  }
   void each(auto&& f) {
     f("embed", embed), f("near", near), f("far", far), f("norm", norm), f("out", out);
   }
 };
 
 std::string number(int n) {
-  static const char* small[] = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
-                                "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen",
-                                "sixteen", "seventeen", "eighteen", "nineteen"};
-  static const char* tens[] = {"twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
+  static const char* small[] = {"zero",    "one",     "two",       "three",    "four",
+                                "five",    "six",     "seven",     "eight",    "nine",
+                                "ten",     "eleven",  "twelve",    "thirteen", "fourteen",
+                                "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
+  static const char* tens[] = {"twenty", "thirty",  "forty",  "fifty",
+                               "sixty",  "seventy", "eighty", "ninety"};
   if (n < 20) return small[n];
   return std::string(tens[n / 10 - 2]) + (n % 10 ? std::string(" ") + small[n % 10] : "");
 }
@@ -46,7 +51,8 @@ int main() try {
   train("digits    ", digits, data::digits(20000, 1).shuffle(1).batch(128).prefetch(2), 5,
         [&](const Batch& b) { return sparse_cross_entropy(digits(b["image"]), b["label"]); });
   const Batch unseen = data::digits(2000, 2).all();
-  const Tensor right = equal(argmax(digits(unseen["image"]), -1), cast(unseen["label"], DType::i64));
+  const Tensor right =
+      equal(argmax(digits(unseen["image"]), -1), cast(unseen["label"], DType::i64));
   std::printf("digits      %.1f%% of 2000 unseen digits are right\n\n",
               100 * mean(cast(right, DType::f32)).item());
 

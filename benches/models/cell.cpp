@@ -1,0 +1,187 @@
+#include "models/cell.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "ebb/exec/compile.hpp"
+#include "models/fields.hpp"
+#include "models/memory_group.hpp"
+#include "models/task.hpp"
+
+namespace ebb::zoo {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t peak_of_process() {
+  char text[4096];
+  std::FILE* const file = std::fopen("/proc/self/status", "r");
+  if (!file) return 0;
+  text[std::fread(text, 1, sizeof text - 1, file)] = 0;
+  std::fclose(file);
+  const char* const at = std::strstr(text, "VmHWM:");
+  return at ? std::strtoull(at + 6, nullptr, 10) * 1024 : 0;
+}
+
+std::uint64_t arena_held() {
+  std::uint64_t bytes = 0;
+  for (const Holding& h : ledger::holdings(1000))
+    if (h.site.starts_with("arena")) bytes += h.bytes;
+  return bytes;
+}
+
+void save(const std::vector<Variable>& weights, const std::string& path) {
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  if (!file) throw Error("cannot write " + path);
+  std::array<std::byte, First::kChunk * sizeof(float)> piece;
+  for (const Variable& v : weights)
+    for (std::uint64_t at = 0; at < v.spec().bytes(); at += piece.size()) {
+      const std::span part(piece.data(),
+                           std::min<std::uint64_t>(piece.size(), v.spec().bytes() - at));
+      v.read(part, at);
+      std::fwrite(part.data(), 1, part.size(), file);
+    }
+  if (std::fclose(file) != 0) throw Error("cannot write " + path);
+}
+
+void train(const Cell& cell, Task& task, Outcome& out, const auto& step) {
+  std::vector<double> times;
+  times.reserve(10000);
+  const auto timed = [&] {
+    const double start = now();
+    const Loss loss = step();
+    times.push_back(now() - start);
+    out.loss = loss.sum.item() / loss.count.item();
+  };
+  for (std::int64_t i = 0; i < cell.steps; ++i) timed();
+  if (cell.steps > 0) out.hash = hash(task.weights());
+  if (!cell.weights.empty()) save(task.weights(), cell.weights);
+  for (const double end = now() + cell.seconds; now() < end && times.size() < times.capacity();)
+    timed();
+  out.peak = peak_of_process();
+  if (times.size() > 2)
+    times.erase(times.begin(), times.begin() + 1);  // the first touches all pages
+  if (times.empty()) return;
+  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+  out.step_seconds = times[times.size() / 2];
+}
+
+void run_compiled(const Cell& cell, Task& task, Outcome& out) {
+  CompileOptions options;
+  options.memory.bytes = cell.budget;
+  options.allow = cell.same_bits ? Allow::same_bits : Allow::same_gradient;
+  options.recompute = cell.recompute;
+  options.split = cell.split;
+  options.spill = cell.spill;
+  options.rows = cell.rows;
+  const double start = now();
+  auto step = [&] {
+    try {
+      return compile(task.spec(), options, task.step());
+    } catch (...) {
+      out.plan_seconds = now() - start;
+      throw;
+    }
+  }();
+  out.plan_seconds = now() - start;
+  const plan::Plan& plan = step.plan();
+  out.minimum = plan.minimum;
+  out.budget = plan.way.budget;
+  out.arena = plan.forecast.arena;
+  out.carry = plan.carry_bytes;
+  out.process = plan.forecast.process;
+  out.forecast_seconds = plan.forecast.seconds;
+  out.rows = plan.way.rows;
+  out.parts = static_cast<std::int64_t>(plan.runs.size());
+  out.way = plan.way.text();
+  out.label = name(plan.way.label);
+  if (cell.steps == 0) return;
+  const Batch batch = task.batch();
+  train(cell, task, out, [&] { return step(batch); });
+  out.measured_arena = arena_held();
+}
+
+void run_eager(const Cell& cell, Task& task, Outcome& out) {
+  const Batch batch = task.batch();
+  train(cell, task, out, [&, step = task.step()] {
+    Tape tape;
+    return step(batch);
+  });
+}
+
+Outcome run_here(const Cell& cell) {
+  Outcome out;
+  try {
+    if (cell.threads) pool::set_threads(static_cast<int>(cell.threads));
+    random::seed(3);
+    Task task(cell.model, cell.batch);
+    if (cell.eager) {
+      run_eager(cell, task, out);
+    } else {
+      run_compiled(cell, task, out);
+    }
+  } catch (const BudgetTooSmall& e) {
+    out.refused = true;
+    out.minimum = e.minimum;
+    out.error = e.what();
+  } catch (const std::exception& e) {
+    out.error = e.what();
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_cell(int argc, char** argv) {
+  if (argc < 2 || std::strcmp(argv[1], "--cell") != 0) return false;
+  std::puts(to_line(run_here(from_arguments<Cell>(argc - 2, argv + 2))).c_str());
+  return true;
+}
+
+Outcome run(const Cell& cell) {
+  const MemoryGroup group(cell.limited ? cell.budget : 0);
+  std::vector<std::string> arguments = to_arguments(cell);
+  arguments.insert(arguments.begin(), {"/proc/self/exe", "--cell"});
+  std::vector<char*> argv;
+  for (std::string& a : arguments) argv.push_back(a.data());
+  argv.push_back(nullptr);
+  int ends[2];
+  if (pipe(ends) != 0) throw Error("no pipe for a cell");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw Error("no process for a cell");
+  if (child == 0) {
+    group.enter();
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string line;
+  char piece[4096];
+  for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0;)
+    line.append(piece, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  Outcome out = from_line<Outcome>(line);
+  out.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (!out.killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || line.empty()))
+    out.error = "the process ended with status " + std::to_string(status);
+  out.group_peak = group.peak_bytes();
+  out.unlimited = group.why();
+  return out;
+}
+
+}  // namespace ebb::zoo

@@ -1,0 +1,216 @@
+// Activation memory against the time of a step, of a GPT: with the batch in parts, and with the
+// whole batch kept together. Planned and measured, as a table and a picture.
+//
+//   bench_frontier [--quick] [--json]
+//
+// Activation memory is the arena without the sums that parts of a batch hand on.
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "models/cell.hpp"
+#include "models/chart.hpp"
+#include "models/report.hpp"
+
+namespace {
+
+using namespace ebb::zoo;
+
+constexpr double kDivisors[] = {1, 1.5, 2, 3, 4, 6, 8, 12, 16};
+constexpr double kQuickDivisors[] = {1, 2, 4};  // its batch has 4 rows
+
+struct Limit {  // at this fraction of the memory a step may take so much longer
+  double divisor, split, whole;
+};
+constexpr Limit kLimits[] = {{2, 0.03, 0.10}, {4, 0.08, 0.30}, {8, 0.15, 0.60}};
+
+std::uint64_t activations(const Outcome& out) { return out.arena - out.carry; }
+
+struct Point {
+  double divisor = 0;  // 0: the least at any price
+  Cell cell;
+  Outcome outcome;
+};
+
+struct Side {
+  const char* name;
+  const char* colour;
+  bool split;
+  std::vector<Point> points;
+  Outcome least;
+};
+
+class Frontier {
+ public:
+  explicit Frontier(Report& report) : report_(report) {
+    cell_.model = report.quick() ? "gpt4" : "gpt12";
+    cell_.batch = report.quick() ? 4 : 16;
+    cell_.steps = report.quick() ? 5 : 4;
+    cell_.limited = false;
+    Cell whole = cell_;
+    whole.split = false;
+    all_ = planned(whole);
+  }
+
+  void run() {
+    if (!all_.ok()) return report_.check("a plan without a budget", false, all_.error);
+    for (Side& side : sides_) choose(side);
+    const int rounds = report_.quick() ? 1 : 2;
+    for (int round = 0; round < rounds; ++round)  // in turn, so that a slow minute hits all alike
+      for (Side& side : sides_)
+        for (Point& p : side.points) measure(p);
+    for (const Side& side : sides_) print(side);
+    for (const Side& side : sides_) judge(side);
+    draw();
+  }
+
+ private:
+  static Outcome planned(Cell cell) {
+    cell.steps = 0;
+    return ebb::zoo::run(cell);
+  }
+
+  // The budget that leaves the plan a divisor-th of the activation memory: what parts hand on may
+  // come on top, unless the planner then uses it for activations.
+  void choose(Side& side) {
+    Cell cell = cell_;
+    cell.split = side.split;
+    side.least = planned(cell);
+    cell.budget = side.least.minimum;
+    side.least = planned(cell);
+    Cell rows = cell;  // what parts hand on does not depend on their size
+    rows.budget = 0;
+    rows.rows = 1;
+    const std::uint64_t carry = side.split ? planned(rows).carry : 0;
+    const std::uint64_t fixed = all_.budget - all_.arena, full = activations(all_);
+    const auto add = [&](double divisor) {
+      const auto wanted = static_cast<std::uint64_t>(static_cast<double>(full) / divisor);
+      for (const std::uint64_t handed_on : {carry, std::uint64_t{0}}) {
+        Point p{divisor, cell, {}};
+        p.cell.budget = fixed + wanted + handed_on;
+        if (divisor == 1) p.cell.budget = 0;
+        if (divisor == 1) p.cell.split = false;
+        p.outcome = planned(p.cell);
+        if (!p.outcome.ok() || activations(p.outcome) > wanted) continue;
+        side.points.push_back(std::move(p));
+        return;
+      }
+      report_.say("  %s: no plan in 1/%g of the activation memory\n", side.name, divisor);
+    };
+    if (report_.quick()) {
+      for (const double d : kQuickDivisors) add(d);
+    } else {
+      for (const double d : kDivisors) add(d);
+    }
+    if (side.least.ok()) side.points.push_back({0, cell, side.least});
+  }
+
+  static void measure(Point& p) {
+    const double before = p.outcome.step_seconds;
+    p.outcome = ebb::zoo::run(p.cell);
+    if (before > 0) p.outcome.step_seconds = std::min(before, p.outcome.step_seconds);
+  }
+
+  // Against everything kept, which both sides begin with: the better time of the two.
+  double overhead(const Point& p) const {
+    const auto kept = [](const Side& side) { return side.points.front().outcome.step_seconds; };
+    return p.outcome.step_seconds / std::min(kept(sides_[0]), kept(sides_[1])) - 1;
+  }
+  double planned_overhead(const Point& p) const {
+    return p.outcome.forecast_seconds / all_.forecast_seconds - 1;
+  }
+
+  void print(const Side& side) const {
+    report_.say("\n%s, %s, batch %d\n", side.name, cell_.model.c_str(),
+                static_cast<int>(cell_.batch));
+    report_.say("%6s %10s %10s  %9s %7s  %9s %7s  %s\n", "of", "act. MiB", "peak MiB", "plan ms",
+                "", "step ms", "", "how");
+    for (const Point& p : side.points) {
+      const Outcome& out = p.outcome;
+      const std::string of = p.divisor > 0 ? text("1/%g", p.divisor) : "least";
+      if (!out.ok()) {
+        report_.say("%6s %s\n", of.c_str(),
+                    out.killed ? "killed" : out.error.substr(0, 120).c_str());
+        continue;
+      }
+      report_.say("%6s %10.1f %10.1f  %9.1f %+6.1f%%  %9.1f %+6.1f%%  %s\n", of.c_str(),
+                  mib(activations(out)), mib(out.peak), out.forecast_seconds * 1e3,
+                  planned_overhead(p) * 100, out.step_seconds * 1e3, overhead(p) * 100,
+                  out.way.c_str());
+      const std::string name = std::string(side.name) + " " + of;
+      report_.metric(name, "activation memory", static_cast<double>(activations(out)), "B");
+      report_.compare(name, "time a step", out.step_seconds, "s", "everything kept",
+                      1 / (1 + overhead(p)));
+    }
+    report_.say("smallest budget at any price: %llu bytes (%.1f MiB)\n",
+                static_cast<unsigned long long>(side.least.minimum), mib(side.least.minimum));
+    report_.metric(side.name, "smallest budget", static_cast<double>(side.least.minimum), "B");
+  }
+
+  void judge(const Side& side) {
+    for (const Limit& limit : kLimits) {
+      if (report_.quick() && limit.divisor > std::end(kQuickDivisors)[-1]) continue;
+      const double most = side.split ? limit.split : limit.whole;
+      const auto at = std::find_if(side.points.begin(), side.points.end(),
+                                   [&](const Point& p) { return p.divisor == limit.divisor; });
+      const bool there = at != side.points.end() && at->outcome.ok();
+      report_.check(text("%s: 1/%g of the activation memory at %.0f%% more time at most", side.name,
+                         limit.divisor, most * 100),
+                    there && overhead(*at) <= most,
+                    there ? text("%+.1f%%", overhead(*at) * 100) : "no such run");
+    }
+  }
+
+  void draw() const {
+    Chart chart{text("%s, batch %d: time of a step over activation memory", cell_.model.c_str(),
+                     static_cast<int>(cell_.batch)),
+                "activation memory, MiB",
+                "more time than with everything kept",
+                {},
+                {}};
+    for (const Side& side : sides_) {
+      Curve measured{std::string(side.name) + ", measured", side.colour, false, {}};
+      Curve plan{std::string(side.name) + ", planned", side.colour, true, {}};
+      for (const Point& p : side.points) {
+        if (!p.outcome.ok()) continue;
+        measured.points.emplace_back(mib(activations(p.outcome)), overhead(p) * 100);
+        plan.points.emplace_back(mib(activations(p.outcome)), planned_overhead(p) * 100);
+      }
+      for (Curve* c : {&measured, &plan}) {
+        std::sort(c->points.begin(), c->points.end());
+        chart.curves.push_back(*c);
+      }
+      for (const Limit& limit : kLimits)
+        chart.bars.push_back(
+            {mib(activations(all_)) / limit.divisor, (side.split ? limit.split : limit.whole) * 100,
+             text("1/%g, %.0f%%", limit.divisor, (side.split ? limit.split : limit.whole) * 100),
+             side.colour});
+    }
+    char self[4096];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
+    std::string path(self, length > 0 ? static_cast<std::size_t>(length) : 0);
+    for (int up = 0; up < 2; ++up) path.resize(std::min(path.rfind('/'), path.size()));
+    path += "/frontier.svg";
+    std::ofstream(path) << chart.svg();
+    report_.say("picture: %s\n", path.c_str());
+  }
+
+  Report& report_;
+  Cell cell_;
+  Outcome all_;  // the batch whole, everything kept
+  Side sides_[2] = {{"batch in parts", "#1f6fb4", true, {}, {}},
+                    {"batch whole", "#c4501b", false, {}, {}}};
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (is_cell(argc, argv)) return 0;
+  Report report("frontier", argc, argv);
+  Frontier(report).run();
+  return report.exit_code();
+}
