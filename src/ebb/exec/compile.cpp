@@ -44,9 +44,16 @@ std::uint64_t rounded_reserve(std::uint64_t runtime) {
   return (runtime + kReserveStep - 1) / kReserveStep * kReserveStep;
 }
 
+// What is resident beside the Ledger, when all that is kept for reuse has been given back.
+std::uint64_t footprint() {
+  memory::trim();
+  malloc_trim(0);
+  return process::footprint();
+}
+
 // One for the process: what a first plan has taken, a second finds there.
 std::uint64_t& process_reserve() {
-  static std::uint64_t reserve = rounded_reserve(process::footprint() + kPlansToCome + kCodeToCome);
+  static std::uint64_t reserve = rounded_reserve(footprint() + kPlansToCome + kCodeToCome);
   return reserve;
 }
 
@@ -55,7 +62,9 @@ plan::Surroundings around(std::span<const Spec> inputs) {
   a.reserve = process_reserve();
   a.runtime = a.reserve;
   for (const Spec& s : inputs) a.batches += plan::aligned(s.bytes());
-  a.batches += ledger::of(Category::data).live;
+  // Rounded, so that a scalar more or less does not move the smallest budget.
+  constexpr std::uint64_t kStep = 64 << 10;
+  a.batches += (ledger::of(Category::data).live + kStep - 1) / kStep * kStep;
   a.spill_memory = 2 * kMiB;
   return a;
 }
@@ -97,8 +106,7 @@ struct Compiled::State {
     plan::Plan plan;
     for (;;) {
       plan = plan::make_plan(trace_rows, examples, options, around, plan::this_machine());
-      malloc_trim(0);
-      around.runtime = process::footprint() + kCodeToCome;
+      around.runtime = footprint() + kCodeToCome;
       const std::uint64_t spill = Spilled(plan).memory();
       if (around.runtime <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;

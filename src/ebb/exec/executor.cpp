@@ -134,7 +134,8 @@ Spilled::Spilled(const Plan& plan) {
         activations[first + static_cast<std::size_t>(buffer)] = b.bytes;
       } else if (b.origin == plan::Origin::state) {
         const Variable& v = p.trace.variables[p.trace.values[p.lowered.value_of[buffer]].index];
-        if (std::find(variables.begin(), variables.end(), v) == variables.end()) variables.push_back(v);
+        if (std::find(variables.begin(), variables.end(), v) == variables.end())
+          variables.push_back(v);
       }
       any = true;
     }

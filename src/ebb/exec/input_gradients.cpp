@@ -34,9 +34,11 @@ class Chunks {
     if (x.rank() == 0 || !is_float(x.dtype))
       throw Error(fmt::format("input_gradients: the input is {}; expected rows of a floating type",
                               to_string(x)));
-    const Spec two = with_rows(x, 2);
-    const plan::SplitAnswer rows =
-        plan::can_split(trace::trace(fn_, std::span(&two, 1), trace::Part::last), 2);
+    const auto traced = [&](std::int64_t rows) {
+      const Spec spec = with_rows(x, rows);
+      return trace::trace(fn_, std::span(&spec, 1), trace::Part::last);
+    };
+    const plan::SplitAnswer rows = plan::can_split(traced(2), 2, traced(3), 3);
     if (!rows.possible || rows.result_carries != std::vector<bool>{true})
       throw Error(fmt::format("input_gradients: {}; rows have to be independent",
                               rows.reason.empty() ? "the result has no rows" : rows.reason));

@@ -131,7 +131,7 @@ class Planner {
     if (examples_ < 2 || !options_.split) return;
     const std::int64_t half = (examples_ + 1) / 2;
     const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
-    split_ = can_split(part, half);
+    split_ = can_split(part, half, whole_, examples_);
     if (options_.split_mixed && !part.carry.empty()) split_.possible = true;
     if (!split_.possible) return;
     if (options_.rows > 0) {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cstring>
+
 namespace ebb::plan {
 namespace {
 
@@ -21,9 +23,24 @@ std::string place(const Call& call) {
                        : fmt::format("{} in {}", call.op.type().name, scope);
 }
 
+// Whether a constant is made for each row, the same for all.
+bool grows(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t b_rows) {
+  const Spec &x = a.spec(), &y = b.spec();
+  if (x.dtype != y.dtype || x.rank() != y.rank() || x.rank() == 0 || a_rows == b_rows) return false;
+  for (int i = 1; i < x.rank(); ++i)
+    if (x.shape[i] != y.shape[i]) return false;
+  if (x.shape[0] == 0 || x.shape[0] % a_rows != 0 || x.shape[0] / a_rows * b_rows != y.shape[0])
+    return false;
+  const std::size_t row = x.bytes() / static_cast<std::size_t>(a_rows);
+  for (std::int64_t r = 1; r < a_rows; ++r)
+    if (std::memcmp(a.raw(), a.raw() + static_cast<std::size_t>(r) * row, row) != 0) return false;
+  return true;
+}
+
 }  // namespace
 
-SplitAnswer can_split(const Trace& t, std::int64_t examples) {
+SplitAnswer can_split(const Trace& t, std::int64_t examples, const Trace& other,
+                      std::int64_t other_examples) {
   SplitAnswer answer;
   std::vector<Is> is(t.values.size(), Is::same);
   for (std::size_t i = 0; i < t.values.size(); ++i) {
@@ -31,6 +48,9 @@ SplitAnswer can_split(const Trace& t, std::int64_t examples) {
     if (v.base != trace::kNone) continue;
     if (v.kind == Kind::input || v.kind == Kind::key) is[i] = Is::carrying;  // draws are by row
     if (v.kind == Kind::carried) is[i] = Is::sum;
+    if (v.kind == Kind::constant && t.constants.size() == other.constants.size() &&
+        grows(t.constants[v.index], examples, other.constants[v.index], other_examples))
+      is[i] = Is::carrying;
   }
   for (const Call& call : t.calls) {
     if (call.finish) continue;

@@ -15,7 +15,10 @@ struct SplitAnswer {
   std::vector<bool> result_carries;  // per result: rows of the batch, to be put one after the other
 };
 
-// `part` is the trace of a later part (trace::Part::last) with `examples` rows.
-SplitAnswer can_split(const trace::Trace& part, std::int64_t examples);
+// `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of the
+// same function with another number of them, which tells constants that grow with the batch (such
+// as the ones a gradient starts from) from those that do not.
+SplitAnswer can_split(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
+                      std::int64_t other_examples);
 
 }  // namespace ebb::plan

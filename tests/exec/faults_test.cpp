@@ -1,0 +1,138 @@
+// A compiled step whose spill file fails: a clear error, and never a mixture.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "ebb/base/file_faults.hpp"
+#include "ebb/exec/compile.hpp"
+#include "ebb/nn/layers.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/optim/optimizer.hpp"
+
+namespace ebb {
+namespace {
+
+using file_faults::Fault;
+
+struct Deep {  // 6 layers of 256: 256 KiB each, worth a transfer
+  std::vector<nn::Dense> layers;
+  explicit Deep(const nn::Init& init) {
+    for (int i = 0; i < 6; ++i)
+      layers.emplace_back(init / i, 256, 256, nn::DenseOptions{.activation = Activation::tanh});
+  }
+  Tensor operator()(Tensor x) const {
+    for (const nn::Dense& l : layers) x = l(x);
+    return x;
+  }
+  void each(auto&& f) {
+    for (std::size_t i = 0; i < layers.size(); ++i) f(std::to_string(i), layers[i]);
+  }
+};
+
+// A model whose smallest plan spills, its data, and its bytes.
+struct Trial {
+  Deep model{nn::Init(1)};
+  optim::Adam adam{params(model)};
+  Tensor x = random::normal({64, 256}, 0, 1, 1, 2), y = random::normal({64, 256}, 0, 1, 1, 3);
+  Batch batch{{"x", x}, {"y", y}};
+
+  auto compiled(CompileOptions options) {
+    return compile({{"x", x.spec()}, {"y", y.spec()}}, options,
+                   [this](const Batch& b) { return adam.minimize(mse(model(b["x"]), b["y"])); });
+  }
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> out;
+    for (const Variable& v : adam.params()) {
+      std::vector<std::byte> part(v.spec().bytes());
+      v.read(part, 0);
+      out.insert(out.end(), part.begin(), part.end());
+    }
+    return out;
+  }
+};
+
+const CompileOptions kSpilling{.recompute = false, .split = false};
+
+// Somewhat above the smallest budget: what the program holds beside the step varies a little.
+std::uint64_t smallest() {
+  Trial run;
+  return run.compiled(kSpilling).plan().minimum + (std::uint64_t{256} << 10);
+}
+
+TEST(SpillFaults, TheSmallestPlanSpillsAndGivesTheSameBits) {
+  Trial loose, tight;
+  auto step = loose.compiled({});
+  CompileOptions options = kSpilling;
+  options.memory = ByteSize{smallest()};
+  auto spilled = tight.compiled(options);
+  ASSERT_GT(spilled.plan().way.written, 0u);
+  for (int i = 0; i < 4; ++i) {
+    step(loose.batch);
+    spilled(tight.batch);
+  }
+  EXPECT_EQ(loose.bytes(), tight.bytes());
+}
+
+TEST(SpillFaults, AMissingDirectoryIsRefusedAtOnce) {
+  Trial run;
+  CompileOptions options = kSpilling;
+  options.memory = ByteSize{smallest()};
+  options.spill_directory = "/nowhere/at/all";
+  try {
+    run.compiled(options);
+    FAIL() << "not refused";
+  } catch (const FileError& e) {
+    EXPECT_NE(std::string(e.what()).find("/nowhere/at/all"), std::string::npos) << e.what();
+  }
+}
+
+// Whichever transfer fails, the step throws; what the parameters are then is what they were, or the
+// step says that it is torn and refuses to go on.
+TEST(SpillFaults, AFailedTransferLeavesNoMixture) {
+  const std::uint64_t budget = smallest();
+  int torn = 0, whole = 0;
+  for (const bool write : {true, false})
+    for (std::uint64_t nth = 1; nth < 24; nth += 4) {
+      Trial run;
+      CompileOptions options = kSpilling;
+      options.memory = ByteSize{budget};
+      auto step = run.compiled(options);
+      step(run.batch);
+      const auto before = run.bytes();
+      const file_faults::Guard guard;
+      if (write) {
+        file_faults::fail_write(nth, Fault::enospc);
+      } else {
+        file_faults::fail_read(nth, Fault::eio);
+      }
+      bool failed = false;
+      try {
+        step(run.batch);
+      } catch (const FileError& e) {
+        failed = true;
+        EXPECT_NE(std::string(e.what()).find("spill"), std::string::npos) << e.what();
+      }
+      file_faults::clear();
+      if (!failed) continue;
+      if (step.executor().torn()) {
+        ++torn;
+        EXPECT_THROW(step(run.batch), Error);
+        continue;
+      }
+      ++whole;
+      EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
+      EXPECT_EQ(run.adam.steps(), 1);
+      step(run.batch);  // goes on as if nothing had been
+      Trial again;
+      auto same = again.compiled(options);
+      same(again.batch);
+      same(again.batch);
+      EXPECT_EQ(run.bytes(), again.bytes()) << (write ? "write " : "read ") << nth;
+    }
+  EXPECT_GT(torn + whole, 4) << "the faults reached the spill file";
+  EXPECT_GT(whole, 0);
+}
+
+}  // namespace
+}  // namespace ebb
