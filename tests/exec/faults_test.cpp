@@ -5,6 +5,7 @@
 
 #include "ebb/base/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
+#include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/random.hpp"

@@ -5,9 +5,11 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <list>
 
 #include "ebb/base/memory.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/exec/executor.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/trace/passes.hpp"
 

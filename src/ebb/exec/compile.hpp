@@ -12,19 +12,19 @@
 #pragma once
 
 #include <functional>
-#include <list>
 #include <memory>
 #include <type_traits>
 #include <vector>
 
 #include "ebb/data/batch.hpp"
-#include "ebb/exec/executor.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/plan/plan.hpp"
 
 namespace ebb {
 
 namespace exec {
+
+class Executor;  // ebb/exec/executor.hpp
 
 // A function with its plans, one for each shape of its inputs: the last few are kept, and share one
 // arena.

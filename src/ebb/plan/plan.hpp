@@ -16,7 +16,6 @@
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/plan/lower.hpp"
-#include "ebb/plan/search.hpp"
 
 namespace ebb {
 

@@ -11,6 +11,7 @@
 #include "ebb/plan/pack.hpp"
 #include "ebb/plan/plan.hpp"
 #include "ebb/plan/rows.hpp"
+#include "ebb/plan/search.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::plan {
