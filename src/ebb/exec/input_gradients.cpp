@@ -45,7 +45,7 @@ class Chunks {
     rows_ = std::min(options.rows > 0 ? options.rows : kFirstRows,
                      std::max<std::int64_t>(x.shape[0], 1));
     for (;;) {
-      CompileOptions c{.split = false, .spill = false, .plans = 2};
+      CompileOptions c{.recompute = false, .split = false, .spill = false, .plans = 2};
       step_.emplace(nullptr, std::vector{with_rows(x, rows_)}, c, fn_);
       const std::uint64_t chunk = 2 * with_rows(x, rows_).bytes();
       const std::uint64_t needed = step_->plan().arena + chunk;
