@@ -16,7 +16,7 @@ namespace ebb {
 namespace {
 
 // Chunks whose activations stay near the cache are as fast as any.
-constexpr std::int64_t kFirstRows = 8192;
+constexpr std::int64_t kFirstRows = 1024;
 
 Spec with_rows(const Spec& spec, std::int64_t rows) {
   std::vector<std::int64_t> dims(spec.shape.begin(), spec.shape.end());
