@@ -3,10 +3,11 @@
 // weights are the same to the bit.
 //
 //   train_budget [BUDGET]        such as 48MiB
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <ebb/ebb.hpp>
 
@@ -63,6 +64,7 @@ Outcome apart(ByteSize budget) {
   std::cout.flush();
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);  // nobody waits for it any more
     int code = 0;
     try {
       o = train(budget);

@@ -63,7 +63,6 @@ class Executor {
   std::uint64_t steps() const { return steps_; }
   // Measured in one step of many, so that it costs under 1%.
   std::vector<CallTime> times() const;
-  std::uint64_t arena_touched() const { return plan_.arena; }
   const Store* store() const { return store_.get(); }
 
  private:

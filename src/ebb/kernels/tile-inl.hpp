@@ -58,28 +58,11 @@ struct StridedRows {  // two bases, so that every row is a base plus at most twi
   }
 };
 
-template <int MR, class T>
-struct ScatteredRows {  // each row starts anywhere
-  const T* rows[MR];
-  size_t step, offset = 0;
-  HWY_INLINE ScatteredRows(const T* const* a_rows, size_t a_k) : step(a_k) {
-    for (int r = 0; r < MR; ++r) rows[r] = a_rows[r];
-  }
-  HWY_INLINE T at(int r) const { return rows[r][offset]; }
-  HWY_INLINE void next() { offset += step; }
-};
-
 template <class T>
 struct StridedOut {
   T* c;
   size_t row;
   HWY_INLINE T* at(int r) const { return c + r * row; }
-};
-
-template <class T>
-struct ScatteredOut {
-  T* const* rows;
-  HWY_INLINE T* at(int r) const { return rows[r]; }
 };
 
 template <int MR, int NV, class T, class Rows, class Out>
@@ -152,14 +135,6 @@ template <int MR, int NV, class T>
 HWY_NOINLINE void TilePacked(size_t kc, const T* a, const T* b, size_t b_k, T* c, size_t c_row,
                              size_t n, bool from_zero) {
   TileColumns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, StridedOut<T>{c, c_row}, n, from_zero);
-}
-
-// As Tile, with MR rows of A and of C anywhere: A's element (r, k) is a_rows[r][k * a_k].
-template <int MR, int NV, class T>
-HWY_NOINLINE void TileScattered(size_t kc, const T* const* a_rows, size_t a_k, const T* b,
-                                size_t b_k, T* const* c_rows, size_t n, bool from_zero) {
-  TileColumns<MR, NV, T>(kc, ScatteredRows<MR, T>(a_rows, a_k), b, b_k, ScatteredOut<T>{c_rows}, n,
-                         from_zero);
 }
 
 }  // namespace HWY_NAMESPACE

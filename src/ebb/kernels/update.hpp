@@ -65,6 +65,24 @@ void adagrad(std::span<const Update<float>> tensors, const AdagradRule& rule, Gr
 void adagrad(std::span<const Update<double>> tensors, const AdagradRule& rule,
              GradientUse use = {});
 
+// Whichever of them the rule names.
+template <class T>
+void update(std::span<const Update<T>> tensors, const SgdRule& rule, GradientUse use) {
+  sgd(tensors, rule, use);
+}
+template <class T>
+void update(std::span<const Update<T>> tensors, const AdamRule& rule, GradientUse use) {
+  adam(tensors, rule, use);
+}
+template <class T>
+void update(std::span<const Update<T>> tensors, const RmspropRule& rule, GradientUse use) {
+  rmsprop(tensors, rule, use);
+}
+template <class T>
+void update(std::span<const Update<T>> tensors, const AdagradRule& rule, GradientUse use) {
+  adagrad(tensors, rule, use);
+}
+
 // Sum of squares over the gradients of all tensors (only grad and size are read), in f64: 16 lanes
 // within pieces of kSquaresPiece elements, then one chain over the pieces.
 inline constexpr std::size_t kSquaresPiece = 16384;

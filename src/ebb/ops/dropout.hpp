@@ -6,7 +6,7 @@
 
 namespace ebb::ops {
 
-struct DropoutOp {  // x, key i64(3) = (seed, step, row0): y = x / (1 - rate) where kept, else 0
+struct DropoutOp {  // x, key (ops/random.hpp): y = x / (1 - rate) where kept, else 0
   static constexpr auto name = "dropout";
   float rate = 0;
   std::uint64_t stream = 0;

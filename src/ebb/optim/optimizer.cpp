@@ -275,38 +275,15 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   return {sums[count], sums[count + 1]};
 }
 
-namespace {
-template <class T>
-void run(std::span<const kernels::Update<T>> t, const kernels::SgdRule& r,
-         kernels::GradientUse use) {
-  kernels::sgd(t, r, use);
-}
-template <class T>
-void run(std::span<const kernels::Update<T>> t, const kernels::AdamRule& r,
-         kernels::GradientUse use) {
-  kernels::adam(t, r, use);
-}
-template <class T>
-void run(std::span<const kernels::Update<T>> t, const kernels::RmspropRule& r,
-         kernels::GradientUse use) {
-  kernels::rmsprop(t, r, use);
-}
-template <class T>
-void run(std::span<const kernels::Update<T>> t, const kernels::AdagradRule& r,
-         kernels::GradientUse use) {
-  kernels::adagrad(t, r, use);
-}
-}  // namespace
-
 template <class Rule>
 void RuleOptimizer<Rule>::update(std::span<const kernels::Update<float>> tensors,
                                  kernels::GradientUse use, double lr, std::int64_t step) const {
-  run(tensors, rule(lr, step), use);
+  kernels::update(tensors, rule(lr, step), use);
 }
 template <class Rule>
 void RuleOptimizer<Rule>::update(std::span<const kernels::Update<double>> tensors,
                                  kernels::GradientUse use, double lr, std::int64_t step) const {
-  run(tensors, rule(lr, step), use);
+  kernels::update(tensors, rule(lr, step), use);
 }
 
 template <class Rule>

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
@@ -17,23 +16,6 @@ const Spec kNumber{Shape{}, DType::f64};
 template <class F>
 auto with_real(DType dtype, F&& f) {
   return dtype == DType::f64 ? f(double{}) : f(float{});
-}
-
-template <class T>
-void step(const kernels::Update<T>& t, const kernels::SgdRule& r, kernels::GradientUse use) {
-  kernels::sgd(std::span(&t, 1), r, use);
-}
-template <class T>
-void step(const kernels::Update<T>& t, const kernels::AdamRule& r, kernels::GradientUse use) {
-  kernels::adam(std::span(&t, 1), r, use);
-}
-template <class T>
-void step(const kernels::Update<T>& t, const kernels::RmspropRule& r, kernels::GradientUse use) {
-  kernels::rmsprop(std::span(&t, 1), r, use);
-}
-template <class T>
-void step(const kernels::Update<T>& t, const kernels::AdagradRule& r, kernels::GradientUse use) {
-  kernels::adagrad(std::span(&t, 1), r, use);
 }
 
 template <class T>
@@ -151,7 +133,7 @@ void Update<Rule, kSlots>::update(Ins in, Outs out) const {
                                {kSlots > 0 ? out[1].as<T>() : nullptr,
                                 kSlots > 1 ? out[kSlots > 1 ? 2 : 0].as<T>() : nullptr},
                                static_cast<std::size_t>(in[3].size())};
-    step(t, rule, use);
+    kernels::update(std::span<const kernels::Update<T>>(&t, 1), rule, use);
   });
 }
 
