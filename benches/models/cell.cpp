@@ -1,5 +1,6 @@
 #include "models/cell.hpp"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 
 #include "ebb/exec/compile.hpp"
 #include "models/fields.hpp"
@@ -58,17 +60,26 @@ void train(const Cell& cell, Task& task, Outcome& out, const auto& step) {
   times.reserve(10000);
   const auto timed = [&] {
     const double start = now();
-    const Loss loss = step();
+    const Task::Results results = step();
     times.push_back(now() - start);
-    out.loss = loss.sum.item() / loss.count.item();
+    if (results.size() > 1 && results[1].rank() == 0)
+      out.loss = results[0].item() / results[1].item();
   };
   for (std::int64_t i = 0; i < cell.steps; ++i) timed();
   if (cell.steps > 0) out.hash = hash(task.weights());
   if (!cell.weights.empty()) save(task.weights(), cell.weights);
   for (const double end = now() + cell.seconds; now() < end && times.size() < times.capacity();)
     timed();
+  if (cell.turns) {
+    times.clear();
+    for (char go; read(STDIN_FILENO, &go, 1) == 1 && times.size() < times.capacity();) {
+      timed();
+      std::printf("%.9g\n", times.back());
+      std::fflush(stdout);
+    }
+  }
   out.peak = peak_of_process();
-  if (times.size() > 2)
+  if (times.size() > 2 && !cell.turns)
     times.erase(times.begin(), times.begin() + 1);  // the first touches all pages
   if (times.empty()) return;
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
@@ -124,7 +135,10 @@ Outcome run_here(const Cell& cell) {
     if (cell.threads) pool::set_threads(static_cast<int>(cell.threads));
     random::seed(3);
     Task task(cell.model, cell.batch);
-    if (cell.eager) {
+    out.flops = task.flops();
+    out.units = task.units();
+    out.unit = task.unit();
+    if (cell.eager || !task.planned()) {
       run_eager(cell, task, out);
     } else {
       run_compiled(cell, task, out);
@@ -147,41 +161,101 @@ bool is_cell(int argc, char** argv) {
   return true;
 }
 
-Outcome run(const Cell& cell) {
-  const MemoryGroup group(cell.limited ? cell.budget : 0);
-  std::vector<std::string> arguments = to_arguments(cell);
-  arguments.insert(arguments.begin(), {"/proc/self/exe", "--cell"});
-  std::vector<char*> argv;
-  for (std::string& a : arguments) argv.push_back(a.data());
-  argv.push_back(nullptr);
-  int ends[2];
-  if (pipe(ends) != 0) throw Error("no pipe for a cell");
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw Error("no process for a cell");
-  if (child == 0) {
-    group.enter();
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    close(ends[1]);
-    execv(argv[0], argv.data());
-    _exit(127);
+namespace {
+
+class Running {
+ public:
+  explicit Running(const Cell& cell) : group_(cell.limited ? cell.budget : 0) {
+    std::vector<std::string> arguments = to_arguments(cell);
+    arguments.insert(arguments.begin(), {"/proc/self/exe", "--cell"});
+    std::vector<char*> argv;
+    for (std::string& a : arguments) argv.push_back(a.data());
+    argv.push_back(nullptr);
+    int from[2], to[2];
+    if (pipe2(from, O_CLOEXEC) != 0 || pipe2(to, O_CLOEXEC) != 0) throw Error("no pipe for a cell");
+    std::fflush(nullptr);
+    child_ = fork();
+    if (child_ < 0) throw Error("no process for a cell");
+    if (child_ == 0) {
+      group_.enter();
+      dup2(to[0], STDIN_FILENO);
+      dup2(from[1], STDOUT_FILENO);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    close(from[1]);
+    close(to[0]);
+    in_ = from[0];
+    out_ = to[1];
   }
-  close(ends[1]);
-  std::string line;
-  char piece[4096];
-  for (ssize_t n; (n = read(ends[0], piece, sizeof piece)) > 0;)
-    line.append(piece, static_cast<std::size_t>(n));
-  close(ends[0]);
-  int status = 0;
-  waitpid(child, &status, 0);
-  Outcome out = from_line<Outcome>(line);
-  out.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-  if (!out.killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || line.empty()))
-    out.error = "the process ended with status " + std::to_string(status);
-  out.group_peak = group.peak_bytes();
-  out.unlimited = group.why();
-  return out;
+  Running(const Running&) = delete;
+
+  // Seconds of one more step; 0 where it is no more.
+  double turn() {
+    const std::string said = write(out_, "+", 1) == 1 ? line() : "";
+    if (said.empty() || said.back() != '\n' || said.front() == '{') return last_ = said, 0;
+    return std::atof(said.c_str());
+  }
+
+  Outcome end() {
+    close(out_);
+    std::string said = last_.empty() ? line() : last_;
+    close(in_);
+    int status = 0;
+    waitpid(child_, &status, 0);
+    Outcome out = from_line<Outcome>(said);
+    out.killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (!out.killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || said.empty()))
+      out.error = "the process ended with status " + std::to_string(status);
+    out.group_peak = group_.peak_bytes();
+    out.unlimited = group_.why();
+    return out;
+  }
+
+ private:
+  std::string line() const {
+    std::string text;
+    for (char c; text.find('\n') == std::string::npos && read(in_, &c, 1) == 1;) text += c;
+    return text;
+  }
+
+  MemoryGroup group_;
+  pid_t child_ = -1;
+  int in_ = -1, out_ = -1;
+  std::string last_;
+};
+
+}  // namespace
+
+Outcome run(const Cell& cell) { return Running(cell).end(); }
+
+std::vector<Outcome> run_in_turns(std::vector<Cell> cells, int rounds) {
+  std::signal(SIGPIPE, SIG_IGN);  // one that was killed takes no more turns
+  std::deque<Running> running;
+  std::vector<Outcome> outcomes(cells.size());
+  for (Cell& cell : cells) {
+    cell.turns = true;
+    running.emplace_back(cell);
+    outcomes[running.size() - 1].turns.push_back(running.back().turn());  // when it is ready
+  }
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      outcomes[i].turns.push_back(running[i].turn());
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    std::vector<double> turns(outcomes[i].turns.begin() + 1, outcomes[i].turns.end());
+    outcomes[i] = running[i].end();
+    outcomes[i].turns = std::move(turns);
+  }
+  return outcomes;
+}
+
+double turns_ratio(const Outcome& of, const Outcome& against) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(of.turns.size(), against.turns.size()); ++i)
+    ratios.push_back(of.turns[i] / against.turns[i]);
+  if (ratios.empty()) return 0;
+  std::nth_element(ratios.begin(), ratios.begin() + ratios.size() / 2, ratios.end());
+  return ratios[ratios.size() / 2];
 }
 
 }  // namespace ebb::zoo

@@ -12,7 +12,7 @@ namespace ebb::zoo {
 
 struct Cell {
   std::string model;
-  std::int64_t batch = 0;
+  std::int64_t batch = 0;    // 0: a row of benches/peers, with its own
   std::uint64_t budget = 0;  // 0: none
   std::int64_t steps = 20;   // before the weights are hashed; 0: only the plan
   double seconds = 0;        // more steps, to time them, for so long
@@ -20,6 +20,7 @@ struct Cell {
   std::int64_t rows = 0;     // of a part
   bool eager = false, spill = true, split = true, recompute = true, same_bits = false;
   bool limited = true;  // by the kernel too
+  bool turns = false;   // after its steps one more for each byte on its input, timed
   std::string weights;  // a file for them, after the steps
 
   void each(auto&& f) {
@@ -36,6 +37,7 @@ struct Cell {
     f("recompute", recompute);
     f("same_bits", same_bits);
     f("limited", limited);
+    f("turns", turns);
     f("weights", weights);
   }
 };
@@ -59,8 +61,12 @@ struct Outcome {
   double loss = 0;                   // of an example, in the last step
   std::string hash;
   bool refused = false, killed = false;
+  double flops = 0, units = 0;  // of a step
+  std::string unit;
   std::string error;      // of a run that failed or was refused
   std::string unlimited;  // why the kernel did not limit it
+
+  std::vector<double> turns;  // seconds of each, where cells take turns
 
   bool ok() const { return error.empty() && !killed; }
   void each(auto&& f) {
@@ -83,6 +89,9 @@ struct Outcome {
     f("hash", hash);
     f("refused", refused);
     f("killed", killed);
+    f("flops", flops);
+    f("units", units);
+    f("unit", unit);
     f("error", error);
     f("unlimited", unlimited);
   }
@@ -90,6 +99,13 @@ struct Outcome {
 
 // In a process of its own; a cell with a budget under a limit of that many bytes.
 Outcome run(const Cell& cell);
+
+// Each in a process of its own, all at the same time, but only one of them computes: a step of the
+// first, a step of the second, …, `rounds` times. A slow moment of the machine hits all alike.
+std::vector<Outcome> run_in_turns(std::vector<Cell> cells, int rounds);
+
+// Of one against another that took turns with it: the median of the ratios.
+double turns_ratio(const Outcome& of, const Outcome& against);
 
 // For main: where the arguments ask for a cell, runs it here and prints its outcome.
 bool is_cell(int argc, char** argv);

@@ -23,6 +23,8 @@ using namespace ebb::zoo;
 constexpr double kDivisors[] = {1, 1.5, 2, 3, 4, 6, 8, 12, 16};
 constexpr double kQuickDivisors[] = {1, 2, 4};  // its batch has 4 rows
 
+constexpr int kTurns = 3;  // steps of each that is timed
+
 struct Limit {  // at this fraction of the memory a step may take so much longer
   double divisor, split, whole;
 };
@@ -34,6 +36,7 @@ struct Point {
   double divisor = 0;  // 0: the least at any price
   Cell cell;
   Outcome outcome;
+  double ratio = 1;  // of its time to that with everything kept, which it took turns with
 };
 
 struct Side {
@@ -49,20 +52,19 @@ class Frontier {
   explicit Frontier(Report& report) : report_(report) {
     cell_.model = report.quick() ? "gpt4" : "gpt12";
     cell_.batch = report.quick() ? 4 : 16;
-    cell_.steps = report.quick() ? 5 : 4;
+    cell_.steps = 1;  // to touch all pages
     cell_.limited = false;
     Cell whole = cell_;
     whole.split = false;
+    kept_ = whole;
     all_ = planned(whole);
   }
 
   void run() {
     if (!all_.ok()) return report_.check("a plan without a budget", false, all_.error);
     for (Side& side : sides_) choose(side);
-    const int rounds = report_.quick() ? 1 : 2;
-    for (int round = 0; round < rounds; ++round)  // in turn, so that a slow minute hits all alike
-      for (Side& side : sides_)
-        for (Point& p : side.points) measure(p);
+    for (Side& side : sides_)
+      for (Point& p : side.points) measure(p);
     for (const Side& side : sides_) print(side);
     for (const Side& side : sides_) judge(side);
     draw();
@@ -90,7 +92,7 @@ class Frontier {
     const auto add = [&](double divisor) {
       const auto wanted = static_cast<std::uint64_t>(static_cast<double>(full) / divisor);
       for (const std::uint64_t handed_on : {carry, std::uint64_t{0}}) {
-        Point p{divisor, cell, {}};
+        Point p{divisor, cell, {}, 1};
         p.cell.budget = fixed + wanted + handed_on;
         if (divisor == 1) p.cell.budget = 0;
         if (divisor == 1) p.cell.split = false;
@@ -106,20 +108,16 @@ class Frontier {
     } else {
       for (const double d : kDivisors) add(d);
     }
-    if (side.least.ok()) side.points.push_back({0, cell, side.least});
+    if (side.least.ok()) side.points.push_back({0, cell, side.least, 1});
   }
 
-  static void measure(Point& p) {
-    const double before = p.outcome.step_seconds;
-    p.outcome = ebb::zoo::run(p.cell);
-    if (before > 0) p.outcome.step_seconds = std::min(before, p.outcome.step_seconds);
+  // In turns with everything kept, which both sides begin with.
+  void measure(Point& p) const {
+    const auto both = run_in_turns({kept_, p.cell}, kTurns);
+    p.outcome = both[1];
+    p.ratio = p.divisor == 1 ? 1 : turns_ratio(both[1], both[0]);
   }
-
-  // Against everything kept, which both sides begin with: the better time of the two.
-  double overhead(const Point& p) const {
-    const auto kept = [](const Side& side) { return side.points.front().outcome.step_seconds; };
-    return p.outcome.step_seconds / std::min(kept(sides_[0]), kept(sides_[1])) - 1;
-  }
+  static double overhead(const Point& p) { return p.ratio - 1; }
   double planned_overhead(const Point& p) const {
     return p.outcome.forecast_seconds / all_.forecast_seconds - 1;
   }
@@ -200,7 +198,7 @@ class Frontier {
   }
 
   Report& report_;
-  Cell cell_;
+  Cell cell_, kept_;
   Outcome all_;  // the batch whole, everything kept
   Side sides_[2] = {{"batch in parts", "#1f6fb4", true, {}, {}},
                     {"batch whole", "#c4501b", false, {}, {}}};

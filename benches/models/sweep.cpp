@@ -7,7 +7,8 @@ namespace ebb::zoo {
 namespace {
 
 constexpr double kNoise = 0.03;  // of a step's time
-constexpr int kSettlingRounds = 5, kQuickSettlingRounds = 1;
+constexpr int kSettlingRounds = 3, kQuickSettlingRounds = 1;
+constexpr int kTurns = 15;  // steps of each, where two budgets are compared
 
 }  // namespace
 
@@ -69,17 +70,18 @@ std::vector<std::pair<std::size_t, std::size_t>> Sweep::rises() const {
 }
 
 // A machine that others use has slow moments: what looks like a rise is timed again, both budgets
-// in turn, and each keeps its best.
+// in turns, step by step, and the larger one is given its time in terms of the smaller one's.
 void Sweep::settle(int rounds) {
   for (int round = 0; round < rounds; ++round) {
-    std::set<std::size_t> again;
-    for (const auto& [small, large] : rises()) again.insert({small, large});
-    for (const std::size_t i : again) {
-      const Outcome next = zoo::run(cells_[i].cell);
-      if (!next.ok()) cells_[i].outcome = next;
-      cells_[i].outcome.step_seconds = std::min(cells_[i].outcome.step_seconds, next.step_seconds);
+    const auto suspects = rises();
+    if (suspects.empty()) return;
+    for (const auto& [small, large] : suspects) {
+      Outcome& slow = cells_[large].outcome;
+      const auto turns = run_in_turns({cells_[small].cell, cells_[large].cell}, kTurns);
+      if (!turns[0].ok() || !turns[1].ok()) continue;
+      const double seconds = cells_[small].outcome.step_seconds * turns_ratio(turns[1], turns[0]);
+      slow.step_seconds = std::min(slow.step_seconds, seconds);
     }
-    if (again.empty()) return;
   }
 }
 

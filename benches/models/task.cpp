@@ -8,43 +8,41 @@
 
 namespace ebb::zoo {
 
-template <class Model, class Optimizer>
-void Task::train(Model model) {
-  struct Both {
-    Model model;
-    Optimizer optimizer;
-    explicit Both(Model m) : model(std::move(m)), optimizer(params(model), {.lr = 1e-3}) {}
-  };
-  auto both = std::make_shared<Both>(std::move(model));
-  weights_ = params(both->model);
-  step_ = [both](const Batch& b) {
-    return both->optimizer.minimize(sparse_cross_entropy(both->model(b["x"]), b["y"]));
-  };
+Task::Task(std::string_view name, std::int64_t rows) {
+  rows ? zoo(name, rows) : peer(name);
 }
 
-Task::Task(std::string_view name, std::int64_t rows) {
+void Task::zoo(std::string_view name, std::int64_t rows) {
   const nn::Init init(1);
+  const auto classify = [](const auto& model, const Batch& b) {
+    return sparse_cross_entropy(model(b["x"]), b["y"]);
+  };
   const auto image = [&](const Shape& shape, std::int64_t classes) {
-    x_ = {shape, DType::f32};
-    y_ = {{rows}, DType::i32};
-    classes_ = classes;
+    given_ = {{"x", {shape, DType::f32}}, {"y", {{rows}, DType::i32}, classes}};
+  };
+  const auto adamw = [&](auto model) {
+    train<optim::AdamW>(std::move(model), optim::AdamWOptions{.lr = 1e-3}, classify);
+  };
+  const auto adam = [&](auto model) {
+    train<optim::Adam>(std::move(model), optim::AdamOptions{.lr = 1e-3}, classify);
   };
   const auto text = [&](const GptSize& size) {
-    x_ = y_ = {{rows, size.length}, DType::i32};
-    classes_ = size.vocabulary;
-    train(Gpt(init, size));
+    const Spec ids{{rows, size.length}, DType::i32};
+    given_ = {{"x", ids, size.vocabulary}, {"y", ids, size.vocabulary}};
+    adamw(Gpt(init, size));
   };
+  units_ = static_cast<double>(rows);
   if (name == "mlp") {
     image({rows, 784}, 10);
-    train(Mlp(init, 784, 1024, 10, 3));
+    adamw(Mlp(init, 784, 1024, 10, 3));
   } else if (name == "cnn") {
     image({rows, 28, 28, 1}, 10);
-    train(Cnn(init));
+    adamw(Cnn(init));
   } else if (name == "gpt") {
     text({});
   } else if (name == "lstm") {
     image({rows, 28, 28}, 10);
-    train(Lstm(init, 28, 128, 10));
+    adamw(Lstm(init, 28, 128, 10));
   } else if (name == "gpt12" || name == "gpt4") {
     text({.layers = name == "gpt4" ? 4 : 12,
           .width = 384,
@@ -53,31 +51,51 @@ Task::Task(std::string_view name, std::int64_t rows) {
           .vocabulary = 512});
   } else if (name == "mlp12") {
     image({rows, 2048}, 2048);
-    train<Mlp, optim::Adam>(Mlp(init, 2048, 2048, 2048, 12));
+    adam(Mlp(init, 2048, 2048, 2048, 12));
   } else if (name == "tiny") {
     image({rows, 16}, 2);
-    train<nn::Sequential<nn::Dense, nn::Dense>, optim::Adam>(
-        nn::Sequential(nn::Dense(init / "up", 16, 32, {.activation = Activation::relu}),
-                       nn::Dense(init / "down", 32, 2)));
+    adam(nn::Sequential(nn::Dense(init / "up", 16, 32, {.activation = Activation::relu}),
+                        nn::Dense(init / "down", 32, 2)));
   } else {
     throw Error("no model '" + std::string(name) + "' in the zoo");
   }
 }
 
+BatchSpec Task::spec() const {
+  auto names = std::make_shared<Names>();
+  std::vector<Spec> specs;
+  for (const Given& g : given_) {
+    names->push_back(g.name);
+    specs.push_back(g.spec);
+  }
+  return {std::move(names), std::move(specs)};
+}
+
 Batch Task::batch() const {
   const CategoryScope data(Category::data);
-  const auto classes = [&](const Spec& spec, std::uint64_t stream) {
-    Tensor t = Tensor::uninitialized(spec, "batch", Category::data);
-    auto* to = reinterpret_cast<std::int32_t*>(t.bytes());
+  auto names = std::make_shared<Names>();
+  std::vector<Tensor> values;
+  for (const Given& g : given_) {
+    const std::uint64_t stream = 3 + values.size();
+    names->push_back(g.name);
+    if (!g.classes) {
+      values.push_back(random::uniform(g.spec.shape, -1, 1, 1, stream));
+      continue;
+    }
+    Tensor t = Tensor::uninitialized(g.spec, "batch", Category::data);
     std::uint64_t state = stream;
     for (std::int64_t i = 0; i < t.size(); ++i) {
       state = state * 6364136223846793005u + 1442695040888963407u;
-      to[i] = static_cast<std::int32_t>((state >> 33) % static_cast<std::uint64_t>(classes_));
+      const auto drawn = (state >> 33) % static_cast<std::uint64_t>(g.classes);
+      if (g.spec.dtype == DType::i32) {
+        reinterpret_cast<std::int32_t*>(t.bytes())[i] = static_cast<std::int32_t>(drawn);
+      } else {
+        reinterpret_cast<float*>(t.bytes())[i] = static_cast<float>(drawn);
+      }
     }
-    return t;
-  };
-  return {{"x", x_.dtype == DType::f32 ? random::uniform(x_.shape, -1, 1, 1, 2) : classes(x_, 3)},
-          {"y", classes(y_, 4)}};
+    values.push_back(std::move(t));
+  }
+  return {std::move(names), std::move(values)};
 }
 
 std::string hash(const std::vector<Variable>& weights) {

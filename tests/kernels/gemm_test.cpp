@@ -293,13 +293,16 @@ TEST(Gemm, PartsOfC) {  // more rows and columns than are worked on at a time
   const Threads threads(2);
   Random random(8);
   for (const Storage type : {Storage::f32, Storage::f64}) {
-    Problem p(random, {2200, 2150, 261, true, true, false, type, type, type});
-    run(p.gemm());
-    for (int i = 0; i < 20000; ++i) {
-      const std::size_t row = pick(random, 0, 2199), column = pick(random, 0, 2149);
-      const double got = p.c.at(row, column), expected = chain(p, row, column);
-      ASSERT_TRUE(!best_has_fma() || got == expected) << row << ", " << column;
-      ASSERT_NEAR(got, expected, 1e-4) << row << ", " << column;
+    // more rows than columns: tasks are rows; fewer: columns
+    for (const auto& [m, n] : {std::array<std::size_t, 2>{2200, 2150}, {2150, 2200}}) {
+      Problem p(random, {m, n, 261, true, true, false, type, type, type});
+      run(p.gemm());
+      for (int i = 0; i < 10000; ++i) {
+        const std::size_t row = pick(random, 0, m - 1), column = pick(random, 0, n - 1);
+        const double got = p.c.at(row, column), expected = chain(p, row, column);
+        ASSERT_TRUE(!best_has_fma() || got == expected) << row << ", " << column;
+        ASSERT_NEAR(got, expected, 1e-4) << row << ", " << column;
+      }
     }
   }
 }
@@ -330,7 +333,8 @@ TEST(Gemm, AnySplitOfKGivesTheSameBits) {
 TEST(Gemm, ThreadsGiveTheSameBits) {
   Random random(200);
   for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{
-           {333, 277, 355}, {32, 1024, 784}, {1, 2000, 700}, {900, 20, 500}, {9, 901, 400}}) {
+           {333, 277, 355}, {333, 700, 900}, {32, 1024, 784}, {1, 2000, 700}, {900, 20, 500},
+           {9, 901, 400}, {400, 300, 3000}}) {
     for (const bool b_t : {false, true}) {
       const Problem start(random, {m, n, k, !b_t, b_t, true});
       Problem first = start;
@@ -485,7 +489,7 @@ TEST(Gemm, ScratchIsModest) {
     for (const Storage type : {Storage::f32, Storage::f64}) {
       Gemm g{.m = m, .n = n, .k = k, .a = {nullptr, type, 0, true}, .b = {nullptr, type, 0, true}};
       g.c_type = type;
-      EXPECT_LE(gemm_scratch(g), std::size_t{6} << 20) << m << "x" << n << "x" << k;
+      EXPECT_LE(gemm_scratch(g), std::size_t{9} << 19) << m << "x" << n << "x" << k;
     }
   }
 }

@@ -68,6 +68,14 @@ std::vector<Rule> all_rules() {
   const auto adam_step = [](auto t, const AdamRule& o, GradientUse u) { adam(t, o, u); };
   const auto rmsprop_step = [](auto t, const RmspropRule& o, GradientUse u) { rmsprop(t, o, u); };
   const auto adagrad_step = [](auto t, const AdagradRule& o, GradientUse u) { adagrad(t, o, u); };
+  const auto lion_step = [](auto t, const LionRule& o, GradientUse u) { lion(t, o, u); };
+  const auto lion_definition = [](LionRule o) {
+    return [o](Element& e) {
+      const Ld c = o.beta1 * e.s0 + (1 - Ld(o.beta1)) * e.g;
+      e.p = e.p * (1 - Ld(o.lr) * o.weight_decay) - o.lr * (c > 0 ? 1 : c < 0 ? -1 : 0);
+      e.s0 = o.beta2 * e.s0 + (1 - Ld(o.beta2)) * e.g;
+    };
+  };
   const auto sgd_definition = [](SgdRule o) {
     return [o](Element& e) {
       const Ld g = e.g + o.weight_decay * e.p;
@@ -129,6 +137,9 @@ std::vector<Rule> all_rules() {
   for (const AdagradRule& o : {AdagradRule{}, AdagradRule{.lr = 0.2, .weight_decay = 0.1}}) {
     // Its first state is a sum of squares; the test's first states may be negative, so squares.
     rules.push_back(rule("adagrad", o, adagrad_step, adagrad_definition(o)));
+  }
+  for (const LionRule& o : {LionRule{.lr = 0.1}, LionRule{.lr = 0.1, .weight_decay = 0.3}}) {
+    rules.push_back(rule("lion", o, lion_step, lion_definition(o)));
   }
   return rules;
 }
@@ -210,6 +221,35 @@ TYPED_TEST(UpdateOf, AClippedNaNStaysNaN) {
     EXPECT_EQ(p[1], -1);
     EXPECT_EQ(p[2], 3);
   });
+}
+
+TYPED_TEST(UpdateOf, AnAverageThatMoves) {
+  using T = TypeParam;
+  const auto run = [](double decay) {
+    Model<T> m({1, 0, 7, 33, 70000});
+    ema(m.all(), {decay}, {0.5, 0.1});  // neither scaled nor clipped
+    return m;
+  };
+  const Model<T> before({1, 0, 7, 33, 70000}), m = run(0.9);
+  for (std::size_t t = 0; t < m.param.size(); ++t)
+    for (std::size_t i = 0; i < m.param[t].size(); ++i)
+      expect_near(m.param[t][i], 0.9L * before.param[t][i] + 0.1L * before.grad[t][i], 1, "average",
+                  i);
+  expect_one_result([&] { return run(0.9).flat(); });
+  Values<T> average(100), values = random_values<T>(100, 5);
+  const Update<T> one{average.data(), values.data(), {}, 100};
+  ema(std::span<const Update<T>>(&one, 1), {0});
+  EXPECT_TRUE(same_bits(average, values)) << "without a past it is the value itself";
+}
+
+TYPED_TEST(UpdateOf, LionStandsStillWhereNothingPulls) {
+  using T = TypeParam;
+  Values<T> p(5, T(1)), g(5), m(5);
+  g[1] = std::numeric_limits<T>::quiet_NaN();
+  const Update<T> one[] = {{p.data(), g.data(), {m.data(), nullptr}, p.size()}};
+  lion(std::span<const Update<T>>(one), {.lr = 0.25});
+  EXPECT_EQ(p[0], 1);
+  EXPECT_TRUE(std::isnan(p[1]));
 }
 
 TYPED_TEST(UpdateOf, SumOfSquares) {

@@ -12,6 +12,7 @@
 #include "ebb/ops/index.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/norm.hpp"
+#include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/slice.hpp"
@@ -109,7 +110,14 @@ bool accumulates(const AnyOp& op) {
   return any && going_on(op, on);
 }
 
-// Inputs of examples [begin, end) of all. A dropout's key says which they are.
+// Ops that draw take the key (ops/random.hpp) last.
+bool draws(const AnyOp& op, const Tensors& in) {
+  const std::string_view name = op.type().name;
+  return (name == "dropout" || name.starts_with("attention")) &&
+         in.back().spec() == Spec{{random::kKeySize}, DType::i64};
+}
+
+// Inputs of examples [begin, end) of all. The key of an op that draws says which they are.
 Tensors part_of(const AnyOp& op, const Tensors& in, std::uint32_t carry, std::int64_t examples,
                 std::int64_t begin, std::int64_t end) {
   Tensors part = in;
@@ -118,9 +126,9 @@ Tensors part_of(const AnyOp& op, const Tensors& in, std::uint32_t carry, std::in
     const std::int64_t each = in[i].shape()[0] / examples;
     part[i] = copy(in[i].rows(begin * each, end * each));
   }
-  if (std::string_view(op.type().name) == "dropout") {
-    part[1] = copy(in[1]);
-    auto* key = reinterpret_cast<std::int64_t*>(part[1].bytes());
+  if (draws(op, in)) {
+    part.back() = copy(in.back());
+    auto* key = reinterpret_cast<std::int64_t*>(part.back().bytes());
     key[2] += begin;
     key[3] = end - begin;
   }

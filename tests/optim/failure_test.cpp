@@ -8,6 +8,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/ops/dropout.hpp"
 #include "ebb/optim/accumulator.hpp"
+#include "ebb/optim/ema.hpp"
 #include "ebb/tape/custom.hpp"
 #include "tests/optim/model.hpp"
 
@@ -16,27 +17,30 @@ namespace {
 
 using test::Example;
 using test::Mlp;
+using test::bytes;
 using test::values;
 
 // A model and an optimizer just made, with their first values in memory.
-template <class Model>
+template <class Model, class Optimizer>
 struct Run {
   Model model;
-  optim::AdamW adam;
-  std::vector<std::vector<float>> weights, state;
+  Optimizer adam;
+  std::vector<std::vector<float>> weights;
+  std::vector<std::vector<std::byte>> state;
   Run() : model((random::seed(1), nn::Init(1))), adam(params(model)) {
     adam.clip_norm(0.5);
     weights = values(variables(model));
-    state = values(adam.state());
+    for (const Variable& v : adam.state()) v.value();
+    state = bytes(adam.state());
   }
 };
 
-template <class Model, class Step>
+template <class Model, class Optimizer = optim::AdamW, class Step>
 void fail_at_every_point(Step step) {
   std::vector<std::vector<float>> expected;
   std::uint64_t takes = 0;
   {
-    Run<Model> run;
+    Run<Model, Optimizer> run;
     const std::uint64_t before = memory::FailTake::takes();
     step(run.model, run.adam);
     takes = memory::FailTake::takes() - before;
@@ -46,7 +50,7 @@ void fail_at_every_point(Step step) {
   ASSERT_GT(takes, 20u);
   for (const bool forever : {false, true})
     for (std::uint64_t n = 1; n <= takes; ++n) {
-      Run<Model> run;
+      Run<Model, Optimizer> run;
       const random::State draws = random::state();
       const std::uint64_t live = ledger::total().live;
       {
@@ -56,7 +60,7 @@ void fail_at_every_point(Step step) {
       }
       EXPECT_EQ(ledger::total().live, live) << "allocation " << n << " leaked";
       EXPECT_EQ(values(variables(run.model)), run.weights) << n;
-      EXPECT_EQ(values(run.adam.state()), run.state) << n;
+      EXPECT_EQ(bytes(run.adam.state()), run.state) << n;
       EXPECT_EQ(run.adam.steps(), 0);
       EXPECT_EQ(random::state(), draws) << n;
       step(run.model, run.adam);
@@ -74,6 +78,35 @@ void train_step(Model& model, optim::Optimizer& optimizer, const Example& batch)
 TEST(Failure, OfADenseStep) {
   const Example batch = test::examples(30, 12, 5, 3);
   fail_at_every_point<Mlp>([&](Mlp& model, optim::AdamW& adam) { train_step(model, adam, batch); });
+}
+
+template <class Optimizer>
+void fail_a_dense_step() {
+  const Example batch = test::examples(30, 12, 5, 3);
+  fail_at_every_point<Mlp, Optimizer>(
+      [&](Mlp& model, Optimizer& optimizer) { train_step(model, optimizer, batch); });
+}
+TEST(Failure, OfLion) { fail_a_dense_step<optim::Lion>(); }
+TEST(Failure, OfAdamWIn8Bits) { fail_a_dense_step<optim::AdamW8bit>(); }
+TEST(Failure, OfAdafactor) { fail_a_dense_step<optim::Adafactor>(); }
+
+// The step and the average after it: each of them whole or not at all.
+TEST(Failure, OfAnAverage) {
+  Mlp model(nn::Init(1));
+  optim::Ema ema(params(model), 0.9);
+  ema.update();
+  std::vector<Tensor> held;  // so that writing has to copy
+  for (const Variable& v : ema.averages()) held.push_back(v.value());
+  const auto before = bytes(ema.state());
+  for (std::uint64_t n = 1; n <= held.size(); ++n) {
+    {
+      const memory::FailTake fail(n, true);
+      EXPECT_THROW(ema.update(), OutOfMemory) << n;
+    }
+    EXPECT_EQ(bytes(ema.state()), before) << n;
+    held.clear();
+    for (const Variable& v : ema.averages()) held.push_back(v.value());
+  }
 }
 
 struct Cnn {

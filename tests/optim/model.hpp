@@ -55,4 +55,14 @@ inline std::vector<std::vector<float>> values(const std::vector<Variable>& vs) {
   return all;
 }
 
+// Of any type.
+inline std::vector<std::vector<std::byte>> bytes(const std::vector<Variable>& vs) {
+  std::vector<std::vector<std::byte>> all;
+  for (const Variable& v : vs) {
+    all.emplace_back(v.spec().bytes());
+    v.read(all.back(), 0);
+  }
+  return all;
+}
+
 }  // namespace ebb::test

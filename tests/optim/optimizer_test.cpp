@@ -6,6 +6,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/optim/accumulator.hpp"
@@ -97,6 +98,72 @@ TEST(Adagrad, FollowsItsFormula) {
     s[i] += g * g;
     p -= 0.1 * g / (std::sqrt(s[i]) + 1e-10);
   });
+}
+
+TEST(Lion, FollowsItsFormula) {
+  Vec m(2);
+  compare<optim::Lion>(optim::LionOptions{.lr = 0.01, .weight_decay = 0.1},
+                       [&](int, int i, double& p, double g) {
+                         const double c = 0.9 * m[i] + 0.1 * g;
+                         p = p * (1 - 0.01 * 0.1) - 0.01 * (c > 0 ? 1 : c < 0 ? -1 : 0);
+                         m[i] = 0.99 * m[i] + 0.01 * g;
+                       });
+}
+
+// A vector is not factored; its updates are clipped together.
+TEST(Adafactor, OfAVectorFollowsItsFormula) {
+  const std::vector<Vec> gradients{{0.5, -1}, {0.25, 2}, {-3, 0.125}, {1, 1}};
+  Variable p("p", Tensor::of<double>({1.5, -0.5}));
+  optim::Adafactor optimizer({p}, {.lr = 0.1, .weight_decay = 0.01});
+  Vec expected{1.5, -0.5}, v(2);
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    optimizer.step(std::vector<Tensor>{Tensor::from(gradients[i], {2})});
+    const double t = static_cast<double>(i) + 1, beta2 = 1 - std::pow(t, -0.8);
+    double u[2], moves = 0, size = 0;
+    for (int k = 0; k < 2; ++k) {
+      const double g = gradients[i][k];
+      v[k] = beta2 * v[k] + (1 - beta2) * (g * g + 1e-30);
+      u[k] = g / std::sqrt(v[k]);
+      moves += u[k] * u[k] / 2;
+      size += expected[k] * expected[k] / 2;
+    }
+    const double rate = std::min(0.1, 1 / std::sqrt(t)) * std::max(1e-3, std::sqrt(size)) /
+                        std::max(1.0, std::sqrt(moves));
+    for (int k = 0; k < 2; ++k) {
+      expected[k] = expected[k] * (1 - 0.1 * 0.01) - rate * u[k];
+      EXPECT_NEAR(p.value().data<double>()[k], expected[k], 1e-12) << "step " << t;
+    }
+  }
+}
+
+TEST(Adafactor, KeepsRowsAndColumns) {
+  Variable matrix("w", Tensor::zeros({30, 50})), kernel("k", Tensor::zeros({3, 3, 8, 16})),
+      bias("b", Tensor::zeros({50}));
+  optim::Adafactor optimizer({matrix, kernel, bias});
+  std::vector<std::string> state;
+  for (const Variable& v : optimizer.state()) state.push_back(v.name() + to_string(v.spec()));
+  EXPECT_EQ(state, (std::vector<std::string>{
+                       "adafactor.row.wf32(30)", "adafactor.row.kf32(3, 3, 8)",
+                       "adafactor.v.bf32(50)", "adafactor.col.wf32(50)",
+                       "adafactor.col.kf32(3, 3, 16)", "adafactor.stepsi64()"}));
+}
+
+TEST(AdamW8bit, KeepsTwoBytesForAParameter) {
+  Variable large("w", Tensor::zeros({300, 400})), bias("b", Tensor::zeros({400}));
+  optim::AdamW8bit optimizer({large, bias});
+  double bytes = 0;
+  for (const Variable& v : optimizer.state()) bytes += static_cast<double>(v.spec().bytes());
+  EXPECT_LE(bytes, 2.1 * (300 * 400 + 400));
+}
+
+TEST(Optimizer, RefusesParametersItDoesNotTrain) {
+  Variable half("h", cast(Tensor::zeros({4, 4}), DType::bf16));
+  Variable precise("p", Tensor::zeros({4, 4}, DType::f64)), whole("i", Tensor::zeros({4}, DType::i64));
+  EXPECT_NE(error_of([&] { optim::Adafactor({half}); }).find("parameter h is bf16"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { optim::AdamW8bit({precise}); }).find("parameter p is f64"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { optim::Sgd({whole}); }).find("parameter i is i64"), std::string::npos);
 }
 
 TEST(Clipping, ByValueAndByGlobalNorm) {

@@ -10,8 +10,10 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/executor.hpp"
+#include "ebb/exec/spill.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/trace/passes.hpp"
+#include "ebb/trace/store_half.hpp"
 
 namespace ebb {
 namespace exec {
@@ -88,7 +90,7 @@ struct Compiled::State {
   };
   std::list<Entry> entries;  // used last first
   std::vector<Tensor> results;
-  std::string source;
+  std::string source, approximate;
   plan::Surroundings around;
 
   Executor& find(const std::vector<Spec>& inputs) {
@@ -100,6 +102,17 @@ struct Compiled::State {
     return make(inputs);
   }
 
+  // The trace with what was asked for that is approximate; `approximate` says so.
+  trace::Trace stored(trace::Trace trace, trace::Part part) {
+    if (!options.approximate.bf16_activations) return trace;
+    trace::StoredHalf half = trace::stored_half(trace::simplified(trace), DType::bf16);
+    if (part == trace::Part::whole)
+      approximate = fmt::format("activations stored in bf16: {} of them, {} instead of {}",
+                                half.values, to_string(ByteSize{half.before / 2}),
+                                to_string(ByteSize{half.before}));
+    return std::move(half.trace);
+  }
+
   Executor& make(const std::vector<Spec>& inputs) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     trace::Trace first;
@@ -107,11 +120,14 @@ struct Compiled::State {
       const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
       if (part != trace::Part::whole && first.values.empty())
         first = trace::trace(fn, specs, trace::Part::first);
-      return trace::trace(fn, specs, part, &first);
+      return stored(trace::trace(fn, specs, part, &first), part);
     };
     plan::Plan plan;
+    plan::Machine machine = plan::this_machine();
+    if (options.spill && options.memory.bytes)
+      machine = plan::with_spill_speed(machine, spill_directory(options.spill_directory));
     for (;;) {
-      plan = plan::make_plan(trace_rows, examples, options, around, plan::this_machine());
+      plan = plan::make_plan(trace_rows, examples, options, around, machine);
       around.runtime = footprint() + kCodeToCome;
       const std::uint64_t spill = Spilled(plan).memory();
       if (around.runtime <= around.reserve && spill <= around.spill_memory) {
@@ -126,6 +142,7 @@ struct Compiled::State {
     plan.forecast.process += around.runtime - plan.forecast.runtime;
     plan.forecast.runtime = around.runtime;
     plan.source = source;
+    plan.approximate = approximate;
     entries.push_front({inputs, std::make_unique<Executor>(std::move(plan), options, arena)});
     while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans)))
       entries.pop_back();
@@ -153,7 +170,7 @@ Compiled::~Compiled() = default;
 Compiled::Compiled(Compiled&&) noexcept = default;
 Compiled& Compiled::operator=(Compiled&&) noexcept = default;
 
-const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {
+exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
   State& s = *state_;
   const auto& known = s.entries.front().inputs;
   bool same = inputs.size() == known.size();
@@ -161,21 +178,26 @@ const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {
     throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
                             known.size()));
   for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].spec() == known[i];
-  Executor* executor = s.entries.front().executor.get();
-  if (!same) {
-    std::vector<Spec> specs;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const Spec& spec = inputs[i].spec();
-      if (spec.dtype != known[i].dtype || spec.rank() != known[i].rank())
-        throw Error(fmt::format("compiled step: input {} is {}, it was compiled for {}",
-                                s.names ? (*s.names)[i] : std::to_string(i), to_string(spec),
-                                to_string(known[i])));
-      specs.push_back(spec);
-    }
-    executor = &s.find(specs);
+  if (same) return *s.entries.front().executor;
+  std::vector<Spec> specs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Spec& spec = inputs[i].spec();
+    if (spec.dtype != known[i].dtype || spec.rank() != known[i].rank())
+      throw Error(fmt::format("compiled step: input {} is {}, it was compiled for {}",
+                              s.names ? (*s.names)[i] : std::to_string(i), to_string(spec),
+                              to_string(known[i])));
+    specs.push_back(spec);
   }
-  executor->run(inputs, s.results);
-  return s.results;
+  return s.find(specs);
+}
+
+const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {
+  executor_for(inputs).run(inputs, state_->results);
+  return state_->results;
+}
+
+void Compiled::run_into(std::span<const Tensor> inputs, std::span<std::byte* const> results) {
+  executor_for(inputs).run(inputs, results);
 }
 
 const plan::Plan& Compiled::plan() const { return executor().plan(); }

@@ -37,12 +37,15 @@ class Compiled {
   Compiled& operator=(Compiled&&) noexcept;
 
   const std::vector<Tensor>& run(std::span<const Tensor> inputs);
+  // Results go to these places, as large as they are.
+  void run_into(std::span<const Tensor> inputs, std::span<std::byte* const> results);
   const plan::Plan& plan()
       const;  // of the shape seen last; before that, of the one it was made for
   const Executor& executor() const;
 
  private:
   struct State;
+  Executor& executor_for(std::span<const Tensor> inputs);
   std::unique_ptr<State> state_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "ebb/base/memory.hpp"
 #include "ebb/ops/random.hpp"
+#include "ebb/trace/fuse.hpp"
 
 namespace ebb::exec {
 
@@ -69,7 +70,6 @@ struct Executor::Pass {
     Spill::Ticket ticket;
   };
   struct Patch {
-    enum class Source : std::uint8_t { input, variable } source;
     bool output;
     std::uint32_t place;  // in ins or outs
     Id index;
@@ -81,7 +81,7 @@ struct Executor::Pass {
   std::vector<Transfer> transfers;
   std::vector<ops::In> ins;
   std::vector<ops::Out> outs;
-  std::vector<Patch> inputs, variables;
+  std::vector<Patch> inputs, variables, written;  // written: results, straight away
   std::vector<Id> variable_at;  // per variable of the trace: which of the resident ones, or kNone
   std::vector<double> seconds;  // per call of the trace
   std::vector<std::uint64_t> runs;
@@ -95,6 +95,7 @@ struct Executor::Pass {
   struct Result {
     const std::byte* from;
     Id input = kNone, variable = kNone;  // where it is one of these unchanged
+    bool written = false;                // it is there already
     std::uint64_t offset = 0;
   };
   std::vector<Result> results;
@@ -189,6 +190,7 @@ void Executor::prepare(std::size_t index) {
   const auto find = [&](Id buffer, Id instance) -> std::byte* {
     if (p.lowered.sum_of[buffer] != kNone)
       return base_ + plan_.carry_offsets[static_cast<std::size_t>(p.lowered.sum_of[buffer])];
+    if (p.lowered.result_of[buffer] != kNone) return nullptr;
     if (instance != kNone && p.offsets[instance] != kOutside) return base_ + p.offsets[instance];
     const trace::Value& v = t.values[p.lowered.value_of[buffer]];
     switch (v.kind) {
@@ -209,12 +211,14 @@ void Executor::prepare(std::size_t index) {
   };
   const auto patch = [&](Id value, bool output, std::uint32_t place) {
     const trace::Value& v = t.values[value];
-    const trace::Value& named = t.values[p.lowered.value_of[p.lowered.buffer_of[value]]];
-    if (named.kind == Kind::input)
-      pass->inputs.push_back({Pass::Patch::Source::input, output, place, named.index, v.offset});
+    const Id buffer = p.lowered.buffer_of[value], result = p.lowered.result_of[buffer];
+    const trace::Value& named = t.values[p.lowered.value_of[buffer]];
+    if (result != kNone)
+      pass->written.push_back({output, place, result, v.offset});
+    else if (named.kind == Kind::input)
+      pass->inputs.push_back({output, place, named.index, v.offset});
     else
-      pass->variables.push_back(
-          {Pass::Patch::Source::variable, output, place, pass->variable_at[named.index], v.offset});
+      pass->variables.push_back({output, place, pass->variable_at[named.index], v.offset});
   };
 
   std::vector<Id> reading(s.instances.size(), kNone), writing(s.instances.size(), kNone);
@@ -270,7 +274,7 @@ void Executor::prepare(std::size_t index) {
                    static_cast<std::uint32_t>(pass->outs.size()),
                    static_cast<std::uint32_t>(call.out.size()),
                    base_ + p.scratch[i],
-                   node.scratch,
+                   step.scratch,
                    p.lowered.call[step.node]};
       for (const Id value : call.in) {
         const Id buffer = p.lowered.buffer_of[value];
@@ -286,7 +290,7 @@ void Executor::prepare(std::size_t index) {
         std::byte* data = find(buffer, instance_of[buffer]);
         if (!data) {
           patch(value, true, static_cast<std::uint32_t>(pass->outs.size()));
-          updates = true;
+          updates |= p.lowered.result_of[buffer] == kNone;
         }
         pass->outs.push_back({&t.values[value].spec, data});
       }
@@ -314,7 +318,8 @@ void Executor::prepare(std::size_t index) {
     const Id buffer = p.lowered.buffer_of[value];
     const trace::Value& named = t.values[p.lowered.value_of[buffer]];
     Pass::Result r{find(buffer, instance_of[buffer])};
-    if (!r.from) (named.kind == Kind::input ? r.input : r.variable) = named.index;
+    r.written = p.lowered.result_of[buffer] != kNone;
+    if (!r.from && !r.written) (named.kind == Kind::input ? r.input : r.variable) = named.index;
     r.offset = t.values[value].offset;
     pass->results.push_back(r);
   }
@@ -341,12 +346,31 @@ void Executor::own_variables() {
   }
 }
 
-void Executor::patch(Pass& pass, std::span<const Tensor> inputs, const Plan::Run& run) {
+void Executor::patch(Pass& pass, std::span<const Tensor> inputs, const Plan::Run& run,
+                     Places results) {
   for (const Pass::Patch& p : pass.inputs) {
     const auto i = static_cast<std::size_t>(p.index);
     const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.row0) : 0;
     pass.ins[p.place].data = inputs[i].raw() + row0 * pass.input_row_bytes[i] + p.offset;
   }
+  for (const Pass::Patch& p : pass.written) {
+    std::byte* const data = place_of(pass, run, static_cast<std::size_t>(p.index), results);
+    if (p.output)
+      pass.outs[p.place].data = data + p.offset;
+    else
+      pass.ins[p.place].data = data + p.offset;
+  }
+}
+
+// Where result `i` of this part goes.
+std::byte* Executor::place_of(const Pass& pass, const Plan::Run& run, std::size_t i,
+                              Places results) const {
+  const Program& p = *pass.program;
+  const auto place = static_cast<std::size_t>(p.result_index.empty() ? i : p.result_index[i]);
+  if (!plan_.split() || !plan_.result_carries[place]) return results[place];
+  return results[place] + p.trace.values[p.trace.results[i]].spec.bytes() /
+                              static_cast<std::uint64_t>(run.rows) *
+                              static_cast<std::uint64_t>(run.row0);
 }
 
 void Executor::run_actions(Pass& pass, bool timed) {
@@ -382,12 +406,11 @@ void Executor::run_actions(Pass& pass, bool timed) {
 }
 
 void Executor::collect(Pass& pass, const Plan::Run& run, std::span<const Tensor> inputs,
-                       std::vector<Tensor>& results) {
+                       Places results) {
   const Program& p = *pass.program;
   for (std::size_t i = 0; i < pass.results.size(); ++i) {
     const Pass::Result& r = pass.results[i];
-    const Spec& spec = p.trace.values[p.trace.results[i]].spec;
-    const auto place = static_cast<std::size_t>(p.result_index.empty() ? i : p.result_index[i]);
+    if (r.written) continue;
     const std::byte* from = r.from;
     if (!from && r.variable != kNone)
       from = p.trace.variables[static_cast<std::size_t>(r.variable)].value().raw();
@@ -396,16 +419,23 @@ void Executor::collect(Pass& pass, const Plan::Run& run, std::span<const Tensor>
       const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.row0) : 0;
       from = inputs[i].raw() + row0 * pass.input_row_bytes[i];
     }
-    const bool rows = plan_.split() && plan_.result_carries[place];
-    std::uint64_t offset = 0;
-    if (rows)
-      offset = spec.bytes() / static_cast<std::uint64_t>(run.rows) *
-               static_cast<std::uint64_t>(run.row0);
-    std::memcpy(results[place].bytes() + offset, from + r.offset, spec.bytes());
+    std::memcpy(place_of(pass, run, i, results), from + r.offset,
+                p.trace.values[p.trace.results[i]].spec.bytes());
   }
 }
 
 void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
+  results.resize(plan_.result_specs.size());
+  places_.resize(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i])
+      results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
+    places_[i] = results[i].bytes();
+  }
+  run(inputs, Places(places_));
+}
+
+void Executor::run(std::span<const Tensor> inputs, Places results) {
   if (torn_)
     throw Error(
         "compiled step: an earlier step failed after some parameters were updated; they are a "
@@ -424,10 +454,6 @@ void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results)
     b.fill({next, b.spec.bytes()});
     next += plan::aligned(b.spec.bytes());
   }
-  results.resize(plan_.result_specs.size());
-  for (std::size_t i = 0; i < results.size(); ++i)
-    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i])
-      results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
   if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
 
   const bool timed = last_step_seconds_ > kLongStep || steps_ % kTimedEvery == 1;
@@ -437,7 +463,7 @@ void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results)
   try {
     for (const Plan::Run& run : plan_.runs) {
       Pass& pass = *passes_[static_cast<std::size_t>(run.program)];
-      patch(pass, inputs, run);
+      patch(pass, inputs, run, results);
       draws.row0 = plan_.split() ? run.row0 : draws.row0;
       draws.rows = plan_.split() ? run.rows : draws.rows;
       random::write_key(draws, key_);
@@ -476,7 +502,7 @@ std::vector<CallTime> Executor::times() const {
     const trace::Trace& t = pass->program->trace;
     for (std::size_t i = 0; i < t.calls.size(); ++i) {
       if (!pass->runs[i]) continue;
-      const std::string op = t.calls[i].op.type().name, scope = Scope::path(t.calls[i].scope);
+      const std::string op = trace::title(t.calls[i]), scope = Scope::path(t.calls[i].scope);
       CallTime& c = all[{op, scope}];
       c.op = op;
       c.scope = scope;

@@ -55,8 +55,11 @@ class Executor {
   Executor(plan::Plan plan, const CompileOptions& options, Arena& arena);
   ~Executor();
 
-  // One step. `inputs` as the trace was told; results as the function gave them.
+  // One step. `inputs` as the trace was told; results as the function gave them. Large ones are
+  // written where they go, not copied there.
   void run(std::span<const Tensor> inputs, std::vector<Tensor>& results);
+  using Places = std::span<std::byte* const>;  // one for each result, as large as it is
+  void run(std::span<const Tensor> inputs, Places results);
 
   const plan::Plan& plan() const { return plan_; }
   bool torn() const { return torn_; }
@@ -68,11 +71,14 @@ class Executor {
  private:
   struct Pass;
   void prepare(std::size_t program);
-  void patch(Pass& pass, std::span<const Tensor> inputs, const plan::Plan::Run& run);
+  void patch(Pass& pass, std::span<const Tensor> inputs, const plan::Plan::Run& run,
+             Places results);
+  std::byte* place_of(const Pass& pass, const plan::Plan::Run& run, std::size_t result,
+                      Places results) const;
   void run_actions(Pass& pass, bool timed);
   void own_variables();
   void collect(Pass& pass, const plan::Plan::Run& run, std::span<const Tensor> inputs,
-               std::vector<Tensor>& results);
+               Places results);
   void assign(Pass& pass);
   void open_store(const CompileOptions& options);
 
@@ -83,7 +89,8 @@ class Executor {
   std::vector<std::unique_ptr<Pass>> passes_;
   std::vector<Variable> resident_;  // variables in memory, and where they were found last
   std::vector<std::byte*> resident_bytes_;
-  std::vector<std::byte> before_;  // values written when a step begins, and the key
+  std::vector<std::byte*> places_;  // of results
+  std::vector<std::byte> before_;   // values written when a step begins, and the key
   std::int64_t* key_ = nullptr;
   bool torn_ = false, updating_ = false;
   std::uint64_t steps_ = 0, timed_steps_ = 0;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "ebb/base/error.hpp"
@@ -15,8 +14,8 @@
 namespace ebb {
 namespace {
 
-// Chunks whose activations stay near the cache are as fast as any.
-constexpr std::int64_t kFirstRows = 1024;
+// Activations that stay in the cache, and calls so long that waking threads for them does not count.
+constexpr std::int64_t kFirstRows = 4096;
 
 Spec with_rows(const Spec& spec, std::int64_t rows) {
   std::vector<std::int64_t> dims(spec.shape.begin(), spec.shape.end());
@@ -61,6 +60,9 @@ class Chunks {
   }
   std::int64_t rows() const { return rows_; }
   const Tensor& operator()(const Tensor& x) { return step_->run(std::span(&x, 1))[0]; }
+  void operator()(const Tensor& x, std::byte* to) {
+    step_->run_into(std::span(&x, 1), std::span(&to, 1));
+  }
 
  private:
   trace::Function fn_;
@@ -76,8 +78,8 @@ Tensor input_gradients(const RowFunction& fn, const Tensor& x,
   Tensor out = Tensor::uninitialized(x.spec(), "input_gradients");
   std::byte* to = out.bytes();
   for (std::int64_t row = 0; row < x.dim(0); row += chunk.rows()) {
-    const Tensor& part = chunk(x.rows(row, std::min(row + chunk.rows(), x.dim(0))));
-    std::memcpy(to, part.raw(), part.spec().bytes());
+    const Tensor part = x.rows(row, std::min(row + chunk.rows(), x.dim(0)));
+    chunk(part, to);
     to += part.spec().bytes();
   }
   return out;

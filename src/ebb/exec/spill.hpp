@@ -30,6 +30,9 @@ struct SpillSlot {
   bool two_generations = false;
 };
 
+// Where a spill file lies: the directory asked for, or by default TMPDIR, /var/tmp, /tmp.
+std::string spill_directory(const std::string& asked);
+
 struct SpillOptions {
   std::string directory;      // "": TMPDIR, else /var/tmp, else /tmp
   std::uint64_t bytes = 0;    // to reserve; 0: what the slots need. Less than that is refused

@@ -22,12 +22,6 @@ std::uint64_t granules(std::uint64_t bytes) {
   return up(bytes, SpillStore::kGranule) / SpillStore::kGranule;
 }
 
-std::string chosen_directory(const std::string& asked) {
-  if (!asked.empty()) return asked;
-  if (const char* set = std::getenv("TMPDIR"); set && *set) return set;
-  return file_exists("/var/tmp") ? "/var/tmp" : "/tmp";
-}
-
 template <class F>
 auto named(F f) {
   try {
@@ -38,6 +32,12 @@ auto named(F f) {
 }
 
 }  // namespace
+
+std::string spill_directory(const std::string& asked) {
+  if (!asked.empty()) return asked;
+  if (const char* set = std::getenv("TMPDIR"); set && *set) return set;
+  return file_exists("/var/tmp") ? "/var/tmp" : "/tmp";
+}
 
 SpillStore::Layout SpillStore::layout_of(std::span<const SpillSlot> slots) {
   Layout all;
@@ -68,7 +68,7 @@ std::uint64_t SpillStore::memory_bytes(const SpillOptions& options,
 }
 
 SpillStore::SpillStore(const SpillOptions& options, std::span<const SpillSlot> given)
-    : directory_(chosen_directory(options.directory)), slot_count_(static_cast<int>(given.size())) {
+    : directory_(spill_directory(options.directory)), slot_count_(static_cast<int>(given.size())) {
   if (options.threads < 1 || options.threads > kMostThreads)
     throw Error(fmt::format("spill: {} threads; expected 1 or 2", options.threads));
   const Layout layout = layout_of(given);

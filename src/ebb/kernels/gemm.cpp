@@ -67,12 +67,13 @@ struct Part {
   const GemmPlan& plan;
   size_t bias_step;
   size_t i0, rows, j0, columns, k0, depth;
+  T* panels;  // of the shared operand, and of A if both are
   T* a_panels;
-  T* b_panels;
   std::byte* own;
 
   bool from_zero() const { return k0 == 0 && !g.accumulate; }
-  size_t blocks() const { return (rows + plan.block_rows - 1) / plan.block_rows; }
+  bool shares_b() const { return plan.panels == PanelsOfB::shared; }
+  bool shares_a() const { return plan.pack_a && (plan.share_both || !shares_b()); }
   T* c(size_t i, size_t j) const { return static_cast<T*>(g.c) + (i0 + i) * g.ldc + j0 + j; }
 };
 
@@ -112,120 +113,150 @@ void PackPanel(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* 
   }
 }
 
-// Where rows [i, …) of packed A start for the step of k that begins at k (both within the part):
-// steps lie one after the other, tiles within a step.
-template <class T>
-HWY_INLINE T* PackedRowsAt(const Part<T>& part, size_t i, size_t k, size_t kc) {
-  return part.a_panels + k * part.rows + i * kc;
-}
-
 // Rows that are packed in short runs of k, so that neighbouring tiles read the same lines of A.
 constexpr size_t kPackRun = 32;
 
+// Rows [tile, tile_end) of tiles, k in [k, k + kc) of the part, one tile after the other.
 template <class T, class S>
-HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end) {
+HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_t kc,
+                             T* out) {
   const Operand& a = part.g.a;
   const RowTiles tiles(part.rows);
-  for (size_t k = 0; k < part.depth; k += part.plan.step) {
-    const size_t kc = HWY_MIN(part.plan.step, part.depth - k);
-    if (!a.transposed) {
-      for (size_t t = tile; t < tile_end; ++t) {
-        const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
-        PackTurned<T, S>(At<S>(a, part.i0 + i, part.k0 + k), a.ld, height, kc,
-                         PackedRowsAt(part, i, k, kc), height);
-      }
-      continue;
+  const size_t first = tiles.begin(tile);
+  if (!a.transposed) {
+    for (size_t t = tile; t < tile_end; ++t) {
+      const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
+      PackTurned<T, S>(At<S>(a, part.i0 + i, part.k0 + k), a.ld, height, kc, out + (i - first) * kc,
+                       height);
     }
-    for (size_t run = 0; run < kc; run += kPackRun) {
-      const size_t length = HWY_MIN(kPackRun, kc - run);
-      for (size_t t = tile; t < tile_end; ++t) {
-        const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
-        PackCopiedNarrow<T, S>(At<S>(a, part.k0 + k + run, part.i0 + i), a.ld,
-                               part.g.m - part.i0 - i, length,
-                               PackedRowsAt(part, i, k, kc) + run * height, height);
-      }
+    return;
+  }
+  for (size_t run = 0; run < kc; run += kPackRun) {
+    const size_t length = HWY_MIN(kPackRun, kc - run);
+    for (size_t t = tile; t < tile_end; ++t) {
+      const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
+      PackCopiedNarrow<T, S>(At<S>(a, part.k0 + k + run, part.i0 + i), a.ld,
+                             part.g.m - part.i0 - i, length,
+                             out + (i - first) * kc + run * height, height);
     }
   }
 }
 
 template <class T>
-void PackRows(const Part<T>& part, size_t tile, size_t tile_end) {
+void PackRows(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_t kc, T* out) {
   if constexpr (sizeof(T) == 8) {
-    PackRowsOf<T, double>(part, tile, tile_end);
+    PackRowsOf<T, double>(part, tile, tile_end, k, kc, out);
   } else {
     switch (part.g.a.type) {
-      case Storage::bf16: return PackRowsOf<T, bf16>(part, tile, tile_end);
-      case Storage::f16: return PackRowsOf<T, f16>(part, tile, tile_end);
-      default: return PackRowsOf<T, float>(part, tile, tile_end);
+      case Storage::bf16: return PackRowsOf<T, bf16>(part, tile, tile_end, k, kc, out);
+      case Storage::f16: return PackRowsOf<T, f16>(part, tile, tile_end, k, kc, out);
+      default: return PackRowsOf<T, float>(part, tile, tile_end, k, kc, out);
     }
   }
 }
 
-constexpr size_t kPackTiles = 16;  // of A in a packing task
-constexpr size_t kPackPanels = 4;  // of B
+constexpr size_t kPackPanels = 4;  // side by side: whole lines of a B that is not transposed
 
+// Columns [first, last) of the part, k in [k, k + kc) of it, one panel after the other.
 template <class T>
-size_t PackTasksOfA(const Part<T>& part) {
-  if (!part.plan.pack_a || (part.plan.keep_a && part.j0 != 0)) return 0;
-  return (RowTiles(part.rows).tiles + kPackTiles - 1) / kPackTiles;
-}
-
-template <class T>
-size_t PackTasksOfB(const Part<T>& part) {
-  if (part.plan.panels != PanelsOfB::shared || (part.plan.keep_b && part.i0 != 0)) return 0;
-  const size_t width = PanelWidth<T>(part.plan) * kPackPanels;
-  return (part.columns + width - 1) / width;
-}
-
-// Packing tasks: first those of A, then those of B.
-template <class T>
-void Pack(const Part<T>& part, size_t begin, size_t end) {
-  const size_t of_a = PackTasksOfA(part), tiles = RowTiles(part.rows).tiles;
+void PackColumns(const Part<T>& part, size_t first, size_t last, size_t k, size_t kc, T* out) {
   const size_t width = PanelWidth<T>(part.plan);
-  for (size_t task = begin; task < end; ++task) {
-    if (task < of_a) {
-      PackRows(part, task * kPackTiles, HWY_MIN(tiles, (task + 1) * kPackTiles));
-      continue;
-    }
-    const size_t first = (task - of_a) * kPackPanels * width;
-    const size_t last = HWY_MIN(part.columns, first + kPackPanels * width);
-    const size_t run = part.g.b.transposed ? part.depth : kPackRun;
-    for (size_t k = 0; k < part.depth; k += run) {
-      const size_t length = HWY_MIN(run, part.depth - k);
-      for (size_t j = first; j < last; j += width) {
-        PackPanel(part, j, HWY_MIN(width, last - j), part.k0 + k, length,
-                  part.b_panels + j * part.depth + k * width, width);
+  const size_t run = part.g.b.transposed ? kc : kPackRun;
+  for (size_t group = first; group < last; group += kPackPanels * width) {
+    const size_t group_end = HWY_MIN(last, group + kPackPanels * width);
+    for (size_t r = 0; r < kc; r += run) {
+      const size_t length = HWY_MIN(run, kc - r);
+      for (size_t j = group; j < group_end; j += width) {
+        PackPanel(part, j, HWY_MIN(width, group_end - j), part.k0 + k + r, length,
+                  out + (j - first) * kc + r * width, width);
       }
     }
   }
 }
 
-// Rows [tile, tile_end) of tiles × one panel of n columns from j, over one step of k.
+// The shared operand lies in steps of k, one after the other; within a step, in tiles or panels.
+constexpr size_t kShareTiles = 16;  // of A in a packing task
+
 template <class T>
-HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, size_t n,
-                               const T* b, size_t b_k, size_t k, size_t kc, bool from_zero) {
+size_t ShareTasksOfA(const Part<T>& part) {
+  return part.shares_a() ? (RowTiles(part.rows).tiles + kShareTiles - 1) / kShareTiles : 0;
+}
+
+template <class T>
+size_t ShareTasks(const Part<T>& part) {
+  const size_t width = PanelWidth<T>(part.plan) * kPackPanels;
+  const size_t of_b = part.shares_b() ? (part.columns + width - 1) / width : 0;
+  return ShareTasksOfA(part) + of_b;
+}
+
+template <class T>
+size_t PaddedColumns(const Part<T>& part) {
+  const size_t width = PanelWidth<T>(part.plan);
+  return (part.columns + width - 1) / width * width;
+}
+
+template <class T>
+void Share(const Part<T>& part, size_t begin, size_t end) {
+  const RowTiles tiles(part.rows);
+  const size_t width = PanelWidth<T>(part.plan) * kPackPanels, of_a = ShareTasksOfA(part);
+  for (size_t task = begin; task < end; ++task) {
+    for (size_t k = 0; k < part.depth; k += part.plan.step) {
+      const size_t kc = HWY_MIN(part.plan.step, part.depth - k);
+      if (task < of_a) {
+        const size_t tile = task * kShareTiles, tile_end = HWY_MIN(tiles.tiles, tile + kShareTiles);
+        PackRows(part, tile, tile_end, k, kc,
+                 part.a_panels + k * part.rows + tiles.begin(tile) * kc);
+      } else {
+        const size_t first = (task - of_a) * width;
+        PackColumns(part, first, HWY_MIN(part.columns, first + width), k, kc,
+                    part.panels + k * PaddedColumns(part) + first * kc);
+      }
+    }
+  }
+}
+
+// Not into L1, which is full of the panel in use.
+HWY_INLINE void PrefetchToL2(const void* p) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(p, 0, 2);
+#else
+  static_cast<void>(p);
+#endif
+}
+
+// Rows [tile, tile_end) of tiles × one panel of n columns from j, over one step of k. Packed rows
+// start at a, those in place at their own address. Meanwhile the panel that comes next, if any, is
+// asked for.
+template <class T>
+HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j,
+                               size_t n, const T* a, const T* b, size_t b_k, const T* next_b, size_t k,
+                               size_t kc, bool from_zero) {
   const Gemm& g = part.g;
   const RowTiles tiles(part.rows);
   const size_t lanes = TileLanes<T>();
-  const bool packed = part.plan.pack_a;
-  const size_t a_row = g.a.transposed ? 1 : g.a.ld, a_k = g.a.transposed ? g.a.ld : 1;
-  const T* a = packed ? PackedRowsAt(part, 0, k, kc)
-                      : static_cast<const T*>(g.a.data) + part.i0 * a_row + (part.k0 + k) * a_k;
-  if (packed) {
-    for (size_t t = tile, i = tiles.begin(t); t < tile_end; ++t) {
+  const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+  const size_t first = tiles.begin(tile);
+  if (part.plan.pack_a) {
+    const size_t panel = kc * b_k * sizeof(T), share = panel / (tile_end - tile);
+    const char* ask = reinterpret_cast<const char*>(next_b);
+    for (size_t t = tile, i = first; t < tile_end; ++t) {
       const size_t next = tiles.begin(t + 1);
-      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
       if (t + 1 < tile_end) {
         for (size_t r = next; r < tiles.begin(t + 2); ++r) hwy::Prefetch(part.c(r, j));
       }
-      Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + i * kc, 0, 0, b, b_k, part.c(i, j), g.ldc, n,
-                                               from_zero);
+      if (ask) {
+        for (size_t byte = 0; byte < share; byte += 64) PrefetchToL2(ask + byte);
+        ask += share;
+      }
+      Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0, b, b_k, part.c(i, j),
+                                               g.ldc, n, from_zero);
       i = next;
     }
   } else {
-    for (size_t t = tile, i = tiles.begin(t); t < tile_end; ++t) {
+    const size_t a_row = g.a.transposed ? 1 : g.a.ld, a_k = g.a.transposed ? g.a.ld : 1;
+    a = static_cast<const T*>(g.a.data) + part.i0 * a_row + (part.k0 + k) * a_k;
+    for (size_t t = tile, i = first; t < tile_end; ++t) {
       const size_t next = tiles.begin(t + 1);
-      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
       Tiles<T>::kFor[0][next - i - 1][vectors](kc, a + i * a_row, a_row, a_k, b, b_k, part.c(i, j),
                                                g.ldc, n, from_zero);
       i = next;
@@ -233,51 +264,68 @@ HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end
   }
 }
 
-// Computing tasks: block of rows × range of columns, blocks outermost, so that threads work on one
-// block of A at a time.
+// What follows the last k, for a panel of C.
+template <class T>
+void FinishPanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, size_t n) {
+  const Gemm& g = part.g;
+  const size_t i = RowTiles(part.rows).begin(tile), end = RowTiles(part.rows).begin(tile_end);
+  const size_t offset = (part.i0 + i) * g.ldc + part.j0 + j;
+  FinishBlock<T>(
+      g.activation,
+      {static_cast<T*>(g.c) + offset, g.pre ? static_cast<T*>(g.pre) + offset : nullptr, g.ldc,
+       end - i, n,
+       g.bias ? static_cast<const T*>(g.bias) + (part.j0 + j) * part.bias_step : nullptr,
+       part.bias_step});
+}
+
+// Computing tasks: blocks of rows, one or all, × a range of columns.
 template <class T>
 void Compute(const Part<T>& part, size_t begin, size_t end) {
   const Gemm& g = part.g;
   const GemmPlan& plan = part.plan;
-  const size_t width = PanelWidth<T>(plan), panels = (part.columns + width - 1) / width;
-  const size_t tiles = RowTiles(part.rows).tiles, blocks = part.blocks();
+  const size_t width = PanelWidth<T>(plan);
+  const size_t tiles = RowTiles(part.rows).tiles, blocks = plan.blocks(part.rows);
+  const size_t unit = blocks == 1 ? width : kWidestPanel;
+  const size_t units = (part.columns + unit - 1) / unit;
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
   T* own = reinterpret_cast<T*>(part.own + thread * plan.own_bytes);
   const bool finish = part.k0 + part.depth == g.k &&
                       (g.bias || g.pre || g.activation != Activation::none);
   for (size_t task = begin; task < end; ++task) {
-    const size_t block = task / plan.tasks_across, across = task % plan.tasks_across;
-    const size_t tile = block * tiles / blocks, tile_end = (block + 1) * tiles / blocks;
-    const size_t j_begin = across * panels / plan.tasks_across * width;
-    const size_t j_end =
-        HWY_MIN(part.columns, (across + 1) * panels / plan.tasks_across * width);
+    const size_t across = task % plan.tasks_across;
+    const size_t block = part.shares_b() ? task / plan.tasks_across : 0;
+    const size_t block_end = part.shares_b() ? block + 1 : blocks;
+    const size_t j_begin = across * units / plan.tasks_across * unit;
+    const size_t j_end = HWY_MIN(part.columns, (across + 1) * units / plan.tasks_across * unit);
     for (size_t k = 0; k < part.depth; k += plan.step) {
       const size_t kc = HWY_MIN(plan.step, part.depth - k);
       const bool from_zero = k == 0 && part.from_zero();
       const bool last = finish && k + kc == part.depth;
-      for (size_t j = j_begin; j < j_end; j += width) {
-        const size_t n = HWY_MIN(width, j_end - j);
-        const T* b = own;
-        size_t b_k = width;
-        if (plan.panels == PanelsOfB::shared) {
-          b = part.b_panels + j * part.depth + k * width;
-        } else if (plan.panels == PanelsOfB::in_place && n == width) {
-          b = At<T>(g.b, part.k0 + k, part.j0 + j);
-          b_k = g.b.ld;
-        } else {
-          PackPanel(part, j, n, part.k0 + k, kc, own, width);
+      const bool packed_b = part.shares_b() || blocks > 1;
+      if (!part.shares_b() && blocks > 1) PackColumns(part, j_begin, j_end, k, kc, own);
+      for (size_t i = block; i < block_end; ++i) {
+        const size_t tile = i * tiles / blocks, tile_end = (i + 1) * tiles / blocks;
+        const T* a = part.a_panels + k * part.rows + RowTiles(part.rows).begin(tile) * kc;
+        if (plan.pack_a && !part.shares_a()) {
+          PackRows(part, tile, tile_end, k, kc, own);
+          a = own;
         }
-        ComputePanel(part, tile, tile_end, j, n, b, b_k, k, kc, from_zero);
-        if (last) {
-          const size_t i = RowTiles(part.rows).begin(tile);
-          const size_t offset = (part.i0 + i) * g.ldc + part.j0 + j;
-          FinishBlock<T>(g.activation,
-                         {static_cast<T*>(g.c) + offset,
-                          g.pre ? static_cast<T*>(g.pre) + offset : nullptr, g.ldc,
-                          RowTiles(part.rows).begin(tile_end) - i, n,
-                          g.bias ? static_cast<const T*>(g.bias) + (part.j0 + j) * part.bias_step
-                                 : nullptr,
-                          part.bias_step});
+        for (size_t j = j_begin; j < j_end; j += width) {
+          const size_t n = HWY_MIN(width, j_end - j);
+          const T *b = own, *next_b = nullptr;
+          size_t b_k = width;
+          if (packed_b) {
+            b = part.shares_b() ? part.panels + k * PaddedColumns(part) + j * kc
+                                : own + (j - j_begin) * kc;
+            if (part.shares_b() && j + width < j_end) next_b = b + width * kc;
+          } else if (plan.panels == PanelsOfB::in_place && n == width) {
+            b = At<T>(g.b, part.k0 + k, part.j0 + j);
+            b_k = g.b.ld;
+          } else {
+            PackPanel(part, j, n, part.k0 + k, kc, own, width);
+          }
+          ComputePanel(part, tile, tile_end, j, n, a, b, b_k, next_b, k, kc, from_zero);
+          if (last) FinishPanel(part, tile, tile_end, j, n);
         }
       }
     }
@@ -296,15 +344,13 @@ void ComputeEmpty(const Gemm& g, size_t bias_step) {
                                 static_cast<const T*>(g.bias), bias_step});
 }
 
-constexpr size_t RoundUp(size_t a, size_t b) { return (a + b - 1) / b * b; }
-
 template <class T>
 void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
   const Gemm& g = oriented.product;
   if (g.k == 0) return ComputeEmpty<T>(g, oriented.bias_step);
-  T* a_panels = reinterpret_cast<T*>(scratch);
-  T* b_panels = reinterpret_cast<T*>(scratch + plan.a_bytes);
-  std::byte* own = scratch + plan.a_bytes + plan.b_bytes;
+  T* panels = reinterpret_cast<T*>(scratch);
+  T* a_panels = plan.share_both ? panels + plan.shared_bytes / sizeof(T) : panels;
+  std::byte* own = scratch + plan.shared_bytes + plan.a_bytes;
   for (size_t j = 0; j < g.n; j += plan.columns) {
     for (size_t i = 0; i < g.m; i += plan.rows) {
       for (size_t k = 0; k < g.k; k += plan.depth) {
@@ -317,18 +363,18 @@ void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
                            HWY_MIN(plan.columns, g.n - j),
                            k,
                            HWY_MIN(plan.depth, g.k - k),
-                           a_panels + (plan.keep_a ? k * g.m : 0),
-                           b_panels + (plan.keep_b ? k * RoundUp(g.n, kWidestPanel) : 0),
+                           panels,
+                           a_panels,
                            own};
-        const size_t packs = PackTasksOfA(part) + PackTasksOfB(part);
-        const size_t tasks = part.blocks() * plan.tasks_across;
+        const size_t shares = ShareTasks(part);
+        const size_t tasks = plan.tasks_across * (part.shares_b() ? plan.blocks(part.rows) : 1);
         if (!plan.parallel) {
-          if (packs != 0) Pack(part, 0, packs);
+          if (shares != 0) Share(part, 0, shares);
           Compute(part, 0, tasks);
           continue;
         }
-        pool::parallel_for(packs, plan.panels == PanelsOfB::shared ? 1 : 8,
-                           [&](size_t begin, size_t end) { Pack(part, begin, end); });
+        pool::parallel_for(shares, plan.blocks(g.m) == 1 ? 8 : 1,
+                           [&](size_t begin, size_t end) { Share(part, begin, end); });
         pool::parallel_for(tasks, 1, [&](size_t begin, size_t end) { Compute(part, begin, end); });
       }
     }
@@ -357,7 +403,7 @@ std::size_t size_of(Storage type) {
 }
 
 std::size_t scratch_of(const GemmPlan& plan, std::size_t threads) {
-  return plan.a_bytes + plan.b_bytes + plan.own_bytes * threads;
+  return plan.shared_bytes + plan.a_bytes + plan.own_bytes * threads;
 }
 
 // A batch is run either as one tall product, where all share B and rows follow on rows; or each

@@ -36,7 +36,7 @@ struct Gemm {
 };
 
 // Bytes of scratch, to be 64-byte aligned, that gemm needs: a function of sizes, types, transposes
-// and pool::threads(), never of values or addresses. At most 5 MiB and 80 KiB a thread.
+// and pool::threads(), never of values or addresses. At most 4 MiB and 400 KiB a thread.
 std::size_t gemm_scratch(const Gemm& product);
 void gemm(const Gemm& product, std::span<std::byte> scratch);
 

@@ -6,16 +6,19 @@
 namespace ebb::kernels {
 namespace {
 
-constexpr std::size_t kStep = 320;               // × 16 columns of B: 20 KiB, most of L1
+constexpr std::size_t kStep = 384;               // × 16 columns of B: 24 KiB, most of L1
 constexpr std::size_t kStreamStep = 32;          // rows of B in place: a few long streams
-constexpr std::size_t kBlockBytes = 160 << 10;   // of A, in L2
-constexpr std::size_t kSharedBytes = 4 << 20;    // packed A and B together
-constexpr std::size_t kKeptBytes = 3 << 20;      // of these, the operand that all parts of C use
-constexpr std::size_t kDeepBytes = 1 << 20;      // A packed over all of k
+constexpr std::size_t kBlockBytes = 240 << 10;   // of A, in L2
+constexpr std::size_t kSharedBytes = 3 << 20;    // of the shared operand, in L3
+constexpr std::size_t kBothBytes = 4 << 20;      // of both operands
+constexpr std::size_t kDeepBytes = 1 << 20;      // the same where it is a single block of A
 constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
+constexpr std::size_t kLeastBlockRows = 48;      // of A: fewer do not pay for fetching B
+constexpr std::size_t kMostTaskColumns = 128;    // of B, beside a block of A in L2
 constexpr std::size_t kForkProducts = 400'000;   // multiply-adds that are worth a fork
 constexpr std::size_t kTaskProducts = 100'000;   // and a task
+constexpr std::size_t kTasks = 8;                // for each thread, so that all end together
 
 constexpr std::size_t size_of(Storage type) {
   return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
@@ -38,53 +41,61 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   p.parallel = threads > 1 && products >= kForkProducts;
   p.vectors = g.m <= 2 ? 4 : 2;
 
+  p.pack_a = !a_native || (g.m > 6 && g.n > kInPlaceColumns);
   const std::size_t most_rows = kBlockBytes / (kStep * size);
   if (g.m <= kInPlaceRows && b_native && !g.b.transposed) {
     p.panels = PanelsOfB::in_place;
-  } else if (g.m <= most_rows) {
+  } else if (g.m <= most_rows || (g.m < g.n && p.pack_a)) {
     p.panels = PanelsOfB::own;
   } else {
     p.panels = PanelsOfB::shared;
   }
-  p.pack_a = !a_native || (g.m > 6 && g.n > kInPlaceColumns);
-
   p.step = part_of(g.k, p.panels == PanelsOfB::in_place ? kStreamStep : kStep, 4);
   p.rows = g.m;
   p.columns = g.n;
-  p.depth = g.k;
-  p.block_rows = g.m;
-  if (p.panels == PanelsOfB::shared) {
-    p.depth = p.step;
-    p.block_rows = part_of(g.m, most_rows, 6);
-    const std::size_t line = p.depth * size;
-    const std::size_t whole_a = p.pack_a ? g.m * g.k * size : 0;
-    const std::size_t whole_b = round_up(g.n, kWidestPanel) * g.k * size;
-    const bool several = g.m * line + round_up(g.n, kWidestPanel) * line > kSharedBytes;
-    p.keep_b = several && p.pack_a && whole_b <= kKeptBytes;
-    p.keep_a = several && !p.keep_b && p.pack_a && whole_a <= kKeptBytes;
-    if (p.keep_b) {
-      p.rows = part_of(g.m, (kSharedBytes - whole_b) / line, p.block_rows);
-    } else if (p.keep_a) {
-      p.columns = part_of(g.n, (kSharedBytes - whole_a) / line, kWidestPanel);
-    } else {
-      p.rows = part_of(g.m, kSharedBytes / 2 / line, p.block_rows);
-      const std::size_t used = p.pack_a ? p.rows * line : 0;
-      p.columns = part_of(g.n, (kSharedBytes - used) / line, kWidestPanel);
-    }
-    p.b_bytes = p.keep_b ? whole_b : round_up(p.columns, kWidestPanel) * line;
-  } else {
-    p.own_bytes = p.step * kWidestBytes;
-    if (p.pack_a && g.m * g.k * size > kDeepBytes) {
-      p.depth = round_up(kDeepBytes / (g.m * size) + 1, p.step);
-    }
-  }
-  if (p.pack_a) p.a_bytes = round_up(p.rows * (p.keep_a ? g.k : std::min(p.depth, g.k)) * size, 64);
+  p.block_rows = part_of(g.m, most_rows, 6);
 
-  if (p.parallel) {
-    const std::size_t blocks = ceil_div(p.rows, p.block_rows);
-    const std::size_t work = p.rows * p.columns * std::min(p.depth, g.k);
-    const std::size_t wanted = std::min(32 * threads, work / kTaskProducts + 1);
-    p.tasks_across = std::clamp(wanted / blocks, ceil_div(p.columns, 512), ceil_div(p.columns, 16));
+  // The shared operand, in parts of k, and if need be of its own extent.
+  const bool one_block = p.panels != PanelsOfB::shared && g.m <= most_rows;
+  const std::size_t line = p.step * size;
+  const std::size_t most = (one_block ? kDeepBytes : kSharedBytes) / line;  // rows or columns
+  std::size_t extent = 0;
+  if (p.panels == PanelsOfB::shared) {
+    p.columns = part_of(g.n, most, kWidestPanel);
+    extent = round_up(p.columns, kWidestPanel);
+  } else if (p.pack_a) {
+    if (!one_block) p.rows = part_of(g.m, most, p.block_rows);
+    extent = p.rows;
+  }
+  p.depth = extent == 0 ? g.k : std::min(g.k, std::max<std::size_t>(1, most / extent) * p.step);
+  p.share_both = p.parallel && p.panels == PanelsOfB::shared && p.pack_a && p.depth < g.k &&
+                 extent + g.m <= kBothBytes / line;
+  if (p.share_both) {
+    p.depth = p.step;
+    p.a_bytes = round_up(g.m * line, 64);
+  }
+  p.shared_bytes = round_up(extent * p.depth * size, 64);
+
+  const std::size_t work = p.rows * p.columns * p.depth;
+  const std::size_t wanted = p.parallel ? std::min(kTasks * threads, work / kTaskProducts + 1) : 1;
+  if (p.share_both) {
+    p.tasks_across =
+        std::min(ceil_div(4 * wanted, p.blocks(g.m)), ceil_div(p.columns, kWidestPanel));
+  } else if (p.panels == PanelsOfB::shared) {
+    const std::size_t blocks =
+        std::max(p.blocks(g.m), std::min(wanted, ceil_div(g.m, kLeastBlockRows)));
+    p.block_rows = round_up(ceil_div(g.m, blocks), 6);
+    p.tasks_across = std::min(ceil_div(wanted, blocks), ceil_div(p.columns, kWidestPanel));
+    p.own_bytes = p.pack_a ? round_up((p.block_rows + 6) * line, 64) : 0;
+  } else if (one_block) {
+    p.tasks_across = p.parallel ? std::clamp(std::min(32 * threads, work / kTaskProducts + 1),
+                                             ceil_div(p.columns, 512), ceil_div(p.columns, 16))
+                                : 1;
+    p.own_bytes = p.step * kWidestBytes;
+  } else {
+    const std::size_t units = ceil_div(p.columns, kWidestPanel);
+    p.tasks_across = std::min(units, std::max(wanted, ceil_div(p.columns, kMostTaskColumns)));
+    p.own_bytes = ceil_div(units, p.tasks_across) * kWidestPanel * line;
   }
   return p;
 }

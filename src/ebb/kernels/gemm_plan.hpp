@@ -9,24 +9,32 @@
 
 namespace ebb::kernels {
 
+// Of two operands one is packed by all threads, for all, and lies in the cache that they share; the
+// other is packed by whoever computes with it, just before, and stays in that thread's own. So
+// threads wait for each other only where the shared one does not fit and is packed in parts.
 enum class PanelsOfB : std::uint8_t {
   in_place,  // few rows of C: packing costs as much as the product itself
-  own,       // one block of rows: whoever computes a panel packs it, just before
-  shared     // several blocks of rows use a panel: packed once, by all threads, for all
+  own,       // a task is a range of columns: it packs its B, and all of them share A
+  shared     // a task is a block of rows: it packs its A, and all of them share B
 };
 
 struct GemmPlan {
   PanelsOfB panels = PanelsOfB::in_place;
   bool pack_a = false;
-  bool keep_a = false, keep_b = false;  // packed over all of k, once, for every part of C
+  bool share_both = false;           // many parts of k: tasks so small that no thread waits long
   bool parallel = false;
   int vectors = 2;                   // of a row of the tile: 2, or 4 when there are few rows
   std::size_t rows = 0, columns = 0;  // of the part of C that is worked on at a time
-  std::size_t depth = 0;             // of k packed at a time
+  std::size_t depth = 0;             // of k that is packed, of the shared operand, at a time
   std::size_t step = 0;              // of k a tile goes through at a time
   std::size_t block_rows = 0;        // of A, together in L2
   std::size_t tasks_across = 1;      // into how many the columns are cut
-  std::size_t a_bytes = 0, b_bytes = 0, own_bytes = 0;  // scratch; own: of each thread
+  std::size_t shared_bytes = 0, own_bytes = 0;  // scratch; own: of each thread
+  std::size_t a_bytes = 0;           // and A, where both are shared
+
+  std::size_t blocks(std::size_t of_rows) const {
+    return (of_rows + block_rows - 1) / block_rows;
+  }
 };
 
 // Columns of B are packed in multiples of this: the widest panel of any target, 4 vectors.

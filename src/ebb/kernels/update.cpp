@@ -10,53 +10,11 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include "ebb/kernels/rows-inl.hpp"
+#include "ebb/kernels/update-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
-
-// Calls f(tensor, begin, end) for the parts of the tensors that elements [begin, end) of their
-// concatenation fall in.
-template <class T, class F>
-HWY_INLINE void each_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
-                          F&& f) {
-  std::size_t first = 0;  // where the tensor starts in the concatenation
-  for (const Update<T>& tensor : tensors) {
-    const std::size_t last = first + tensor.size;
-    if (first >= end) break;
-    if (last > begin) f(tensor, std::max(begin, first) - first, std::min(end, last) - first);
-    first = last;
-  }
-}
-
-// The gradient as a rule sees it, weight decay added where it is not decoupled.
-template <class T>
-struct Gradient {
-  RowVec<T> scale, low, high, decay;
-  bool clipped, decayed;
-
-  Gradient(GradientUse use, double weight_decay)
-      : scale(hn::Set(RowTag<T>(), static_cast<T>(use.scale))),
-        low(hn::Set(RowTag<T>(), static_cast<T>(-use.clip))),
-        high(hn::Set(RowTag<T>(), static_cast<T>(use.clip))),
-        decay(hn::Set(RowTag<T>(), static_cast<T>(weight_decay))),
-        clipped(use.clip < std::numeric_limits<double>::infinity()),
-        decayed(weight_decay != 0) {}
-
-  HWY_INLINE RowVec<T> operator()(RowVec<T> grad, RowVec<T> param) const {
-    auto g = hn::Mul(grad, scale);
-    // In this order of operands a NaN stays a NaN.
-    if (clipped) g = hn::Min(high, hn::Max(low, g));
-    if (decayed) g = hn::MulAdd(decay, param, g);
-    return g;
-  }
-};
-
-template <class T>
-HWY_INLINE RowVec<T> constant(double value) {
-  return hn::Set(RowTag<T>(), static_cast<T>(value));
-}
 
 template <class T>
 void sgd_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
@@ -170,6 +128,50 @@ void adagrad_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
 }
 
 template <class T>
+void lion_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+               const LionRule& rule, GradientUse use) {
+  const Gradient<T> gradient(use, 0);
+  const auto shrink = constant<T>(1 - rule.lr * rule.weight_decay), lr = constant<T>(rule.lr);
+  const auto fresh1 = constant<T>(1 - rule.beta1), fresh2 = constant<T>(1 - rule.beta2);
+  const auto zero = constant<T>(0);
+  each_part(tensors, begin, end,
+            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+              T* param = t.param + from;
+              const T* grad = t.grad + from;
+              T* state = t.state[0] + from;
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                const auto p = load(param + i, amount);
+                const auto g = gradient(load(grad + i, amount));
+                const auto m = load(state + i, amount);
+                const auto far = hn::Sub(g, m);
+                store<T>(hn::MulAdd(fresh2, far, m), state + i, amount);
+                // Its sign; what has none (0, NaN) goes through as it is.
+                const auto c = hn::MulAdd(fresh1, far, m);
+                const auto unit = hn::CopySignToAbs(constant<T>(1), c);
+                const auto move =
+                    hn::IfThenElse(hn::Or(hn::Lt(c, zero), hn::Gt(c, zero)), unit, c);
+                store<T>(hn::NegMulAdd(lr, move, hn::Mul(p, shrink)), param + i, amount);
+              });
+            });
+}
+
+template <class T>
+void ema_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+              const EmaRule& rule, GradientUse) {
+  const auto fresh = constant<T>(1 - rule.decay);
+  each_part(tensors, begin, end,
+            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+              T* average = t.param + from;
+              const T* value = t.grad + from;
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                const auto e = load(average + i, amount);
+                const auto far = hn::Sub(load(value + i, amount), e);
+                store<T>(hn::MulAdd(fresh, far, e), average + i, amount);
+              });
+            });
+}
+
+template <class T>
 HWY_INLINE RowVec<double> as_f64(const T* p, auto amount) {
   if constexpr (sizeof(T) == 8) {
     return load(p, amount);
@@ -208,6 +210,8 @@ EBB_UPDATE_TARGETS(sgd, SgdRule)
 EBB_UPDATE_TARGETS(adam, AdamRule)
 EBB_UPDATE_TARGETS(rmsprop, RmspropRule)
 EBB_UPDATE_TARGETS(adagrad, AdagradRule)
+EBB_UPDATE_TARGETS(lion, LionRule)
+EBB_UPDATE_TARGETS(ema, EmaRule)
 #undef EBB_UPDATE_TARGETS
 
 double squares_f32(const float* x, std::size_t n) { return squares_piece(x, n); }
@@ -276,6 +280,8 @@ EBB_UPDATE(sgd, SgdRule)
 EBB_UPDATE(adam, AdamRule)
 EBB_UPDATE(rmsprop, RmspropRule)
 EBB_UPDATE(adagrad, AdagradRule)
+EBB_UPDATE(lion, LionRule)
+EBB_UPDATE(ema, EmaRule)
 #undef EBB_UPDATE
 
 HWY_EXPORT(squares_f32);

@@ -54,6 +54,18 @@ struct AdagradRule {
   double lr = 0.01, eps = 1e-10, weight_decay = 0;
 };
 
+// p *= 1 - lr * decay;  p -= lr * sign(m + (1 - beta1) * (g - m));  m += (1 - beta2) * (g - m).
+// state[0]: m.
+struct LionRule {
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+};
+
+// An average that moves: param += (1 - decay) * (grad - param), where `grad` points to the values
+// that are averaged. Scale and clip play no part.
+struct EmaRule {
+  double decay = 0.999;
+};
+
 void sgd(std::span<const Update<float>> tensors, const SgdRule& rule, GradientUse use = {});
 void sgd(std::span<const Update<double>> tensors, const SgdRule& rule, GradientUse use = {});
 void adam(std::span<const Update<float>> tensors, const AdamRule& rule, GradientUse use = {});
@@ -64,6 +76,10 @@ void rmsprop(std::span<const Update<double>> tensors, const RmspropRule& rule,
 void adagrad(std::span<const Update<float>> tensors, const AdagradRule& rule, GradientUse use = {});
 void adagrad(std::span<const Update<double>> tensors, const AdagradRule& rule,
              GradientUse use = {});
+void lion(std::span<const Update<float>> tensors, const LionRule& rule, GradientUse use = {});
+void lion(std::span<const Update<double>> tensors, const LionRule& rule, GradientUse use = {});
+void ema(std::span<const Update<float>> tensors, const EmaRule& rule, GradientUse use = {});
+void ema(std::span<const Update<double>> tensors, const EmaRule& rule, GradientUse use = {});
 
 // Whichever of them the rule names.
 template <class T>
@@ -81,6 +97,14 @@ void update(std::span<const Update<T>> tensors, const RmspropRule& rule, Gradien
 template <class T>
 void update(std::span<const Update<T>> tensors, const AdagradRule& rule, GradientUse use) {
   adagrad(tensors, rule, use);
+}
+template <class T>
+void update(std::span<const Update<T>> tensors, const LionRule& rule, GradientUse use) {
+  lion(tensors, rule, use);
+}
+template <class T>
+void update(std::span<const Update<T>> tensors, const EmaRule& rule, GradientUse use) {
+  ema(tensors, rule, use);
 }
 
 // Sum of squares over the gradients of all tensors (only grad and size are read), in f64: 16 lanes

@@ -55,8 +55,9 @@ Dense::Dense(const Init& init, std::int64_t in, std::int64_t out, DenseOptions o
     : activation(options.activation), scope(init.scope()) {
   check_size("Dense", "in", in);
   check_size("Dense", "out", out);
-  weight = init.make("weight", {out, in}, fan_in_uniform(in));
-  if (options.bias) bias = init.make("bias", {out}, fan_in_uniform(in));
+  weight = init.make("weight", {out, in}, options.first.value_or(fan_in_uniform(in)));
+  if (options.bias)
+    bias = init.make("bias", {out}, options.first ? constant(0) : fan_in_uniform(in));
 }
 
 Tensor Dense::operator()(const Tensor& x) const {
@@ -64,10 +65,12 @@ Tensor Dense::operator()(const Tensor& x) const {
   return linear(x, weight, or_none(bias), activation);
 }
 
-Embedding::Embedding(const Init& init, std::int64_t count, std::int64_t width) : scope(init.scope()) {
+Embedding::Embedding(const Init& init, std::int64_t count, std::int64_t width,
+                     const Initialiser& first)
+    : scope(init.scope()) {
   check_size("Embedding", "count", count);
   check_size("Embedding", "width", width);
-  weight = init.make("weight", {count, width}, normal(0, 1));
+  weight = init.make("weight", {count, width}, first);
 }
 
 Tensor Embedding::operator()(const Tensor& ids) const {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ebb/nn/init.hpp"
 #include "ebb/ops/conv.hpp"
@@ -37,6 +38,7 @@ class Evaluation {
 struct DenseOptions {
   bool bias = true;
   Activation activation = Activation::none;  // fused into the product
+  std::optional<Initialiser> first = {};     // of the weight, whose bias then begins at 0
 };
 
 struct Dense {  // (…, in) → (…, out)
@@ -55,7 +57,8 @@ struct Dense {  // (…, in) → (…, out)
 struct Embedding {  // ids (…) → (…, width)
   Variable weight;  // (count, width)
   Scope::Id scope;
-  Embedding(const Init& init, std::int64_t count, std::int64_t width);
+  Embedding(const Init& init, std::int64_t count, std::int64_t width,
+            const Initialiser& first = normal(0, 1));
   Tensor operator()(const Tensor& ids) const;
   void each(auto&& f) { f("weight", weight); }
 };

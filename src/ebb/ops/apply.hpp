@@ -115,10 +115,35 @@ struct Erased {
     }
   }
 
+  static std::size_t least_scratch(const void* op, Specs in) {
+    if constexpr (requires { &Op::least_scratch; }) {
+      return self(op).least_scratch(in);
+    } else {
+      return 0;
+    }
+  }
+  static double slowdown(const void* op, Specs in, std::size_t scratch) {
+    if constexpr (requires { &Op::slowdown; }) {
+      return self(op).slowdown(in, scratch);
+    } else {
+      return 1;
+    }
+  }
+  static Covered covered(const void* op) {
+    if constexpr (requires { &Op::covered; }) {
+      return self(op).covered();
+    } else {
+      return {};
+    }
+  }
+
   static constexpr bool kOnce = requires { Op::once; };
+  static constexpr bool kElementwise = requires { Op::elementwise; };
   static constexpr bool kHalf = requires { Op::half; };
   static constexpr bool kGrad = requires { &Op::grad; };
   static constexpr bool kView = requires { &Op::view; };
+  static constexpr bool kTiled = requires { &Op::least_scratch; };
+  static constexpr bool kCovers = requires { &Op::covered; };
 
   struct Registered : OpType {
     Registered()
@@ -137,9 +162,13 @@ struct Erased {
                  kView ? &Erased::view : nullptr,
                  &Erased::overwrites,
                  &Erased::rows,
-                 kOnce} {
+                 kOnce,
+                 kElementwise,
+                 kCovers ? &Erased::covered : nullptr,
+                 kTiled ? &Erased::least_scratch : nullptr,
+                 &Erased::slowdown} {
       static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
-      register_op(*this);
+      if constexpr (!requires { Op::unlisted; }) register_op(*this);
     }
   };
   static inline Registered type;

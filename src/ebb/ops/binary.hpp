@@ -63,6 +63,7 @@ constexpr Needs needs_of(kernels::Binary f, int input) {
 template <kernels::Binary kFunction>
 struct BinaryOp {  // y = f(a, b)
   static constexpr auto name = binary_detail::name_of(kFunction);
+  static constexpr bool elementwise = true;
   static constexpr bool half = true;
   bool operator==(const BinaryOp&) const = default;
   Spec shape(const Spec& a, const Spec& b) const;

@@ -8,6 +8,7 @@ namespace ebb::ops {
 
 struct Cast {  // y = x in another type; the gradient is cast back
   static constexpr auto name = "cast";
+  static constexpr bool elementwise = true;
   static constexpr bool half = true;
   DType to = DType::f32;
   bool operator==(const Cast&) const = default;

@@ -37,6 +37,7 @@ constexpr const char* name_of(kernels::Logic f) {
 template <kernels::Compare kFunction>
 struct CompareOp {  // of two tensors of one type, any; gives bools
   static constexpr auto name = compare_detail::name_of(kFunction);
+  static constexpr bool elementwise = true;
   static constexpr bool half = true;
   bool operator==(const CompareOp&) const = default;
   Spec shape(const Spec& a, const Spec& b) const;
@@ -49,6 +50,7 @@ struct CompareOp {  // of two tensors of one type, any; gives bools
 template <kernels::Logic kFunction>
 struct LogicOp {  // of bools
   static constexpr auto name = compare_detail::name_of(kFunction);
+  static constexpr bool elementwise = true;
   bool operator==(const LogicOp&) const = default;
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
@@ -59,6 +61,7 @@ struct LogicOp {  // of bools
 
 struct Where {  // y = condition ? a : b. Kept: the condition
   static constexpr auto name = "where";
+  static constexpr bool elementwise = true;
   static constexpr bool half = true;
   bool operator==(const Where&) const = default;
   Spec shape(const Spec& condition, const Spec& a, const Spec& b) const;

@@ -18,6 +18,13 @@
 //                                                   // being of one spec: bit i is input i
 //     static constexpr bool once = true;            // never to be run again: it changes the world
 //     Rows rows(const Carried& batch, int output) const;   // how it treats the rows of a batch
+//     std::size_t least_scratch(Specs in) const;    // run() also works, in the same bits, with any
+//                                                   // scratch from this to scratch() …
+//     double slowdown(Specs in, std::size_t scratch) const;   // … in so many times its time
+//     static constexpr bool elementwise = true;     // one result, each element of it from the
+//                                                   // elements at its place, inputs being broadcast
+//     static constexpr bool unlisted = true;        // made by a pass, not called: not registered
+//     Covered covered() const;                      // the call that this one makes needless
 //
 // An op whose result can share its input's bytes adds `Tensor view(const Tensor& x) const`, which
 // gives the view, or an empty handle where it must be run after all.
@@ -128,6 +135,8 @@ class Back {
   ~Back() = default;
 };
 
+struct Covered;  // below
+
 // What is known of an op without its type. One for each op struct, registered when first linked in.
 struct OpType {
   const char* name;
@@ -146,6 +155,10 @@ struct OpType {
   std::uint32_t (*overwrites)(const void* op, int output);
   Rows (*rows)(const void* op, const Carried& batch, int output);
   bool once;
+  bool elementwise;
+  Covered (*covered)(const void* op);  // null: nothing
+  std::size_t (*least_scratch)(const void* op, Specs in);  // null: all of it
+  double (*slowdown)(const void* op, Specs in, std::size_t scratch);
   OpType* next = nullptr;
 };
 
@@ -169,6 +182,13 @@ class AnyOp {
  private:
   const OpType* type_ = nullptr;
   alignas(16) std::byte bytes_[kMaxAttributes];
+};
+
+// A call of `op` with the first `inputs` inputs of this call gives what this one gives from result
+// `from` on, bit for bit: a way back that comes by the loss again.
+struct Covered {
+  AnyOp op;
+  int inputs, from;
 };
 
 // A gradient rule that is not an op's: a function the user gave, a block that is recomputed.

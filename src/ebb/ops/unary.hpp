@@ -127,6 +127,7 @@ constexpr Needs needs_of(kernels::Unary f) {
 template <kernels::Unary kFunction>
 struct UnaryOp {  // y = f(x)
   static constexpr auto name = unary_detail::name_of(kFunction);
+  static constexpr bool elementwise = true;
   static constexpr bool half = true;
   double a = 0, b = 0;  // slope, alpha or limits, where the function has such
   bool operator==(const UnaryOp&) const = default;
@@ -144,6 +145,7 @@ struct UnaryOp {  // y = f(x)
 template <kernels::UnaryGrad kFunction>
 struct UnaryBackward {  // saved, dy: dx = dy * f'. Saved is what f's `needs` says
   static constexpr auto name = unary_detail::name_of(kFunction);
+  static constexpr bool elementwise = true;
   static constexpr bool half = true;
   double a = 0, b = 0;
   bool operator==(const UnaryBackward&) const = default;
@@ -162,6 +164,7 @@ struct UnaryBackward {  // saved, dy: dx = dy * f'. Saved is what f's `needs` sa
 
 struct LogicalNot {  // of bools
   static constexpr auto name = "logical_not";
+  static constexpr bool elementwise = true;
   bool operator==(const LogicalNot&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;

@@ -12,9 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "ebb/kernels/update.hpp"
 #include "ebb/ops/loss.hpp"
+#include "ebb/optim/loss_scale.hpp"
 #include "ebb/optim/schedule.hpp"
+#include "ebb/optim/update_ops.hpp"
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb {
@@ -44,45 +45,55 @@ class Optimizer {
   void set_schedule(Schedule schedule);  // asked before every step
   void clip_value(double limit);         // each element of the gradient to [-limit, limit]
   void clip_norm(double limit);          // all gradients together to this length at most
-  double last_norm() const;              // before clipping; measured only with clip_norm
+  double last_norm() const;  // before clipping; measured only with clip_norm or a loss scale
 
-  std::int64_t steps() const;  // taken so far
+  double loss_scale() const;  // of the next step; 1 where the loss is not scaled
+  std::int64_t steps() const;    // taken so far
+  std::int64_t skipped() const;  // because a gradient overflowed, with a loss scale
   const std::vector<Variable>& params() const { return params_; }
   // Everything a later run needs to go on: the rule's state and the number of steps.
   std::vector<Variable> state() const;
 
  protected:
-  // `slots` names what the rule keeps for each element, such as {"m", "v"}.
-  Optimizer(const char* rule, std::vector<Variable> params, double lr,
-            const std::vector<const char*>& slots);
+  // What a rule keeps: the names of its slots for a parameter, such as m and v, what each of them
+  // holds, and which types of parameters it takes.
+  struct Keeps {
+    std::function<std::vector<const char*>(const Spec& param)> slots;
+    Spec (*spec)(const Spec& param, int slot, int slots);
+    bool (*takes)(DType param);
+  };
+  Optimizer(const char* rule, std::vector<Variable> params, double lr, Half half,
+            const Keeps& keeps);
 
-  virtual void update(std::span<const kernels::Update<float>> tensors, kernels::GradientUse use,
-                      double lr, std::int64_t step) const = 0;
-  virtual void update(std::span<const kernels::Update<double>> tensors, kernels::GradientUse use,
-                      double lr, std::int64_t step) const = 0;
+  // The step for all parameters at once. What it needs besides is taken before: it cannot fail.
+  virtual std::size_t scratch_bytes(std::span<const Entry> entries) const = 0;
+  virtual void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
+                      std::int64_t step, std::span<std::byte> scratch) const = 0;
 
   // The same as ops: the bytes of the rule for a step, and the update of one parameter. `in` is
-  // rule, scale, gradient, parameter, state …; the results are the new parameter and state.
+  // rule, scale, gradient, parameter, master copy if any, state …; the results are the new
+  // parameter, copy and state.
   virtual std::size_t rule_bytes() const = 0;
   virtual void write_rule(std::span<std::byte> to, double lr, std::int64_t step) const = 0;
-  virtual std::vector<Tensor> update(std::span<const Tensor* const> in,
-                                     double clip_value) const = 0;
+  virtual std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
+                                     bool master) const = 0;
 
  private:
   Loss minimize_traced(const Loss& loss, Tape& tape);
+  void step(std::span<const Tensor> gradients, double count, double loss_scale);
   void prepare(std::span<std::byte> rule);
   void finish();
   std::string rule_;
-  std::vector<Variable> params_;
-  std::vector<std::vector<Variable>> slots_;  // per slot, per parameter
+  std::vector<Variable> params_, masters_;    // empty handles where a parameter has none
+  std::vector<std::vector<Variable>> slots_;  // per parameter
   Variable steps_;
   double lr_;
   Schedule schedule_;
   double clip_value_, clip_norm_;
-  Variable norm_;  // of the last step's gradient, with clip_norm
+  Variable norm_;  // of the last step's gradient, where it is measured
+  ScaleState scale_;
   // Reused from step to step.
-  std::vector<kernels::Update<float>> floats_;
-  std::vector<kernels::Update<double>> doubles_;
+  std::vector<Entry> entries_;
   std::vector<const Tensor*> sources_;
   std::vector<Tensor> gradients_;
 };
@@ -90,34 +101,54 @@ class Optimizer {
 struct SgdOptions {
   double lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
+  Half half = {};
 };
 template <bool kDecoupled>
 struct AdamOptionsOf {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = kDecoupled ? 0.01 : 0;
+  Half half = {};
 };
 using AdamOptions = AdamOptionsOf<false>;
 using AdamWOptions = AdamOptionsOf<true>;
 struct RmspropOptions {
   double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  Half half = {};
 };
 struct AdagradOptions {
   double lr = 0.01, eps = 1e-10, weight_decay = 0;
+  Half half = {};
+};
+struct LionOptions {
+  double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
+  Half half = {};
+};
+struct AdafactorOptions {
+  double lr = 1e-2;           // of a step, where it is not relative
+  double beta2_decay = -0.8;  // beta2 of step t is 1 - t^beta2_decay
+  double eps1 = 1e-30, eps2 = 1e-3;
+  double clip = 1;       // an update's root mean square is at most this
+  bool relative = true;  // steps are relative to the parameter's root mean square (eps2 at least) …
+  bool decaying = true;  // … and at most 1 / sqrt(t)
+  double weight_decay = 0;
 };
 
 // The kernel's rule, filled in for one step.
 template <class Rule>
 class RuleOptimizer : public Optimizer {
  protected:
-  using Optimizer::Optimizer;
+  RuleOptimizer(const char* name, std::vector<Variable> params, double lr, Half half,
+                std::function<std::vector<const char*>(const Spec&)> slots)
+      : Optimizer(name, std::move(params), lr, half,
+                  {std::move(slots), &state_spec<Rule>, &takes<Rule>}) {}
   virtual Rule rule(double lr, std::int64_t step) const = 0;
-  void update(std::span<const kernels::Update<float>> tensors, kernels::GradientUse use, double lr,
-              std::int64_t step) const final;
-  void update(std::span<const kernels::Update<double>> tensors, kernels::GradientUse use, double lr,
-              std::int64_t step) const final;
+  std::size_t scratch_bytes(std::span<const Entry> entries) const final;
+  void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
+              std::int64_t step, std::span<std::byte> scratch) const final;
   std::size_t rule_bytes() const final { return sizeof(Rule); }
   void write_rule(std::span<std::byte> to, double lr, std::int64_t step) const final;
-  std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value) const final;
+  std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
+                             bool master) const final;
 };
 
 class Sgd final : public RuleOptimizer<kernels::SgdRule> {
@@ -158,6 +189,36 @@ class Adagrad final : public RuleOptimizer<kernels::AdagradRule> {
  private:
   kernels::AdagradRule rule(double lr, std::int64_t step) const override;
   AdagradOptions options_;
+};
+
+class Lion final : public RuleOptimizer<kernels::LionRule> {
+ public:
+  explicit Lion(std::vector<Variable> params, LionOptions options = {});
+
+ private:
+  kernels::LionRule rule(double lr, std::int64_t step) const override;
+  LionOptions options_;
+};
+
+// AdamW with 2.03 bytes of state for each parameter (ebb/kernels/update_8bit.hpp). Approximate:
+// its losses are those of AdamW to about 1%, its bits are not.
+class AdamW8bit final : public RuleOptimizer<kernels::Adam8Rule> {
+ public:
+  explicit AdamW8bit(std::vector<Variable> params, AdamWOptions options = {});
+
+ private:
+  kernels::Adam8Rule rule(double lr, std::int64_t step) const override;
+  AdamWOptions options_;
+};
+
+// A second moment in rows + cols numbers (ebb/kernels/update_factored.hpp), no first one.
+class Adafactor final : public RuleOptimizer<kernels::AdafactorRule> {
+ public:
+  explicit Adafactor(std::vector<Variable> params, AdafactorOptions options = {});
+
+ private:
+  kernels::AdafactorRule rule(double lr, std::int64_t step) const override;
+  AdafactorOptions options_;
 };
 
 }  // namespace ebb::optim

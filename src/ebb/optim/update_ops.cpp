@@ -13,21 +13,15 @@ namespace {
 
 const Spec kNumber{Shape{}, DType::f64};
 
-template <class F>
-auto with_real(DType dtype, F&& f) {
-  return dtype == DType::f64 ? f(double{}) : f(float{});
-}
-
-template <class T>
-kernels::Update<T> gradient_only(const T* gradient, std::int64_t size) {
-  return {nullptr, gradient, {nullptr, nullptr}, static_cast<std::size_t>(size)};
+optim::Entry gradient_only(const Spec& spec, const void* data) {
+  return {&spec, spec.dtype, nullptr, static_cast<const std::byte*>(data), nullptr, {}};
 }
 
 }  // namespace
 
 Spec SumOfSquares::shape(const Spec& g) const {
-  if (g.dtype != DType::f32 && g.dtype != DType::f64)
-    throw Error(fmt::format("{}: the gradient is {}; expected f32 or f64", name, to_string(g)));
+  if (!is_float(g.dtype))
+    throw Error(fmt::format("{}: the gradient is {}; expected floats", name, to_string(g)));
   return kNumber;
 }
 
@@ -35,27 +29,20 @@ Cost SumOfSquares::cost(const Spec& g) const {
   return {2.0 * static_cast<double>(g.size()), static_cast<double>(g.bytes())};
 }
 
-std::size_t SumOfSquares::scratch(const Spec& g) const {
-  return with_real(g.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const auto t = gradient_only<T>(nullptr, g.size());
-    return kernels::sum_of_squares_scratch(std::span<const kernels::Update<T>>(&t, 1));
-  });
-}
+std::size_t SumOfSquares::scratch(const Spec& g) const { return optim::sum_of_squares_scratch(g); }
 
 void SumOfSquares::run(In g, Out sum, Scratch scratch) const {
-  *sum.as<double>() = with_real(g.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const auto t = gradient_only<T>(g.as<T>(), g.size());
-    return kernels::sum_of_squares(std::span<const kernels::Update<T>>(&t, 1), scratch);
-  });
+  *sum.as<double>() = optim::sum_of_squares(gradient_only(*g.spec, g.data), scratch);
 }
 
 std::array<Spec, 2> StepScale::shape(Specs in) const {
   if (in.empty() || in[0] != Spec{{}, DType::i64})
     throw Error(fmt::format("{}: the first input is {}, expected the count, i64()", name,
                             in.empty() ? "missing" : to_string(in[0])));
-  for (const Spec& s : in.subspan(1))
+  if (loss_scaled && (in.size() < 2 || in[1] != Spec{{}, DType::f32}))
+    throw Error(fmt::format("{}: the second input is {}, expected the loss scale, f32()", name,
+                            in.size() < 2 ? "missing" : to_string(in[1])));
+  for (const Spec& s : in.subspan(loss_scaled ? 2 : 1))
     if (s != kNumber)
       throw Error(fmt::format("{}: a sum of squares is {}, expected f64()", name, to_string(s)));
   return {kNumber, kNumber};
@@ -65,83 +52,127 @@ Cost StepScale::cost(Specs in) const {
   return {static_cast<double>(in.size()), 8.0 * static_cast<double>(in.size())};
 }
 
+StepScale::Result StepScale::of(double sum, double count, double loss_scale) const {
+  const double norm = std::sqrt(sum) / count / loss_scale;
+  if (loss_scaled && !std::isfinite(norm)) return {0, norm};
+  const double scale = 1 / count / loss_scale;
+  return {norm > clip_norm ? scale * (clip_norm / norm) : scale, norm};
+}
+
 void StepScale::run(Ins in, Out scale, Out norm, Scratch) const {
   const auto count = static_cast<double>(*in[0].as<std::int64_t>());
   if (!(count > 0))
     throw Error(fmt::format(
         "optimizer: the loss counts {} examples; there is nothing to learn from", count));
   double sum = 0;
-  for (const In& s : in.subspan(1)) sum += *s.as<double>();
-  const double length = std::sqrt(sum) / count;
-  *norm.as<double>() = length;
-  *scale.as<double>() = length > clip_norm ? 1 / count * (clip_norm / length) : 1 / count;
+  for (const In& s : in.subspan(loss_scaled ? 2 : 1)) sum += *s.as<double>();
+  const Result r = of(sum, count, loss_scaled ? *in[1].as<float>() : 1);
+  *norm.as<double>() = r.norm;
+  *scale.as<double>() = r.scale;
 }
 
-template <>
-const char* const Update<kernels::SgdRule, 0>::name = "sgd";
-template <>
-const char* const Update<kernels::SgdRule, 1>::name = "sgd_momentum";
-template <>
-const char* const Update<kernels::AdamRule, 2>::name = "adam";
-template <>
-const char* const Update<kernels::RmspropRule, 1>::name = "rmsprop";
-template <>
-const char* const Update<kernels::RmspropRule, 2>::name = "rmsprop_momentum";
-template <>
-const char* const Update<kernels::AdagradRule, 1>::name = "adagrad";
+#define EBB_UPDATE_NAME(Rule, slots, text) \
+  template <>                              \
+  const char* const Update<Rule, slots>::name = text;
+#define EBB_MASTER_NAME(Rule, slots, text) \
+  template <>                              \
+  const char* const Update<Rule, slots, true>::name = text "_with_master";
+EBB_ELEMENT_UPDATES(EBB_UPDATE_NAME)
+EBB_ELEMENT_UPDATES(EBB_MASTER_NAME)
+EBB_FACTORED_UPDATES(EBB_UPDATE_NAME)
+#undef EBB_UPDATE_NAME
+#undef EBB_MASTER_NAME
 
-template <class Rule, int kSlots>
-std::array<Spec, 1 + kSlots> Update<Rule, kSlots>::shape(Specs in) const {
-  if (in.size() != 4 + kSlots)
-    throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), 4 + kSlots));
+template <class Rule, int kSlots, bool kMaster>
+std::array<Spec, Update<Rule, kSlots, kMaster>::kOutputs> Update<Rule, kSlots, kMaster>::shape(
+    Specs in) const {
+  constexpr std::size_t kInputs = 3 + kOutputs;
+  if (in.size() != kInputs)
+    throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), kInputs));
   const Spec rule{{sizeof(Rule)}, DType::u8};
   if (in[0] != rule || in[1] != kNumber)
     throw Error(fmt::format("{}: rule and scale are {} and {}, expected {} and {}", name,
                             to_string(in[0]), to_string(in[1]), to_string(rule),
                             to_string(kNumber)));
   const Spec& param = in[3];
-  if (param.dtype != DType::f32 && param.dtype != DType::f64)
-    throw Error(
-        fmt::format("{}: the parameter is {}; expected f32 or f64", name, to_string(param)));
-  for (std::size_t i = 2; i < in.size(); ++i)
-    if (in[i] != param)
+  if (!optim::takes<Rule>(param.dtype) || (kMaster && !is_half(param.dtype)))
+    throw Error(fmt::format("{}: the parameter is {}, which it does not take", name,
+                            to_string(param)));
+  const Spec wide{param.shape, optim::working_type(param.dtype)};
+  if (in[2] != param && in[2] != wide)
+    throw Error(fmt::format("{}: gradient or state is {}, the parameter {}", name,
+                            to_string(in[2]), to_string(param)));
+  std::array<Spec, kOutputs> out;
+  out[0] = param;
+  for (int k = 1; k < kOutputs; ++k) {
+    const auto i = static_cast<std::size_t>(k);
+    out[i] = kMaster && k == 1 ? wide
+                               : optim::state_spec<Rule>(param, k - 1 - kMaster, kSlots);
+    if (in[3 + i] != out[i])
       throw Error(fmt::format("{}: gradient or state is {}, the parameter {}", name,
-                              to_string(in[i]), to_string(param)));
-  std::array<Spec, 1 + kSlots> out;
-  out.fill(param);
+                              to_string(in[3 + i]), to_string(param)));
+  }
   return out;
 }
 
-template <class Rule, int kSlots>
-Cost Update<Rule, kSlots>::cost(Specs in) const {
-  const auto bytes = static_cast<double>(in[3].bytes());
-  return {12.0 * static_cast<double>(in[3].size()), bytes * (3 + 2 * kSlots)};
+template <class Rule, int kSlots, bool kMaster>
+Cost Update<Rule, kSlots, kMaster>::cost(Specs in) const {
+  double bytes = static_cast<double>(in[2].bytes());
+  for (const Spec& s : in.subspan(3)) bytes += 2.0 * static_cast<double>(s.bytes());
+  return {12.0 * static_cast<double>(in[3].size()), bytes};
 }
 
-template <class Rule, int kSlots>
-void Update<Rule, kSlots>::update(Ins in, Outs out) const {
+template <class Rule, int kSlots, bool kMaster>
+std::size_t Update<Rule, kSlots, kMaster>::scratch(Specs in) const {
+  const optim::Entry entry{&in[3], in[2].dtype, nullptr, nullptr, nullptr, {}};
+  return optim::rule_scratch<Rule>({&entry, 1});
+}
+
+template <class Rule, int kSlots, bool kMaster>
+void Update<Rule, kSlots, kMaster>::update(Ins in, Outs out, Scratch scratch) const {
   for (std::size_t i = 0; i < out.size(); ++i)
     if (out[i].data != in[3 + i].data)
       std::memcpy(out[i].data, in[3 + i].data, out[i].spec->bytes());
+  const double scale = *in[1].as<double>();
+  if (scale == 0) return;
   Rule rule;
   std::memcpy(&rule, in[0].data, sizeof rule);
-  const kernels::GradientUse use{*in[1].as<double>(), clip_value};
-  with_real(in[3].dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const kernels::Update<T> t{out[0].as<T>(),
-                               in[2].as<T>(),
-                               {kSlots > 0 ? out[1].as<T>() : nullptr,
-                                kSlots > 1 ? out[kSlots > 1 ? 2 : 0].as<T>() : nullptr},
-                               static_cast<std::size_t>(in[3].size())};
-    kernels::update(std::span<const kernels::Update<T>>(&t, 1), rule, use);
-  });
+  optim::Entry entry{in[3].spec, in[2].dtype(), out[0].as<std::byte>(), in[2].as<std::byte>(),
+                     nullptr,    {}};
+  if constexpr (kMaster) entry.master = out[1].as<std::byte>();
+  for (int k = 0; k < kSlots; ++k)
+    entry.state[k] = out[static_cast<std::size_t>(1 + kMaster + k)].as<std::byte>();
+  optim::run_rule({&entry, 1}, rule, {scale, clip_value}, scratch);
 }
 
-template struct Update<kernels::SgdRule, 0>;
-template struct Update<kernels::SgdRule, 1>;
-template struct Update<kernels::AdamRule, 2>;
-template struct Update<kernels::RmspropRule, 1>;
-template struct Update<kernels::RmspropRule, 2>;
-template struct Update<kernels::AdagradRule, 1>;
+#define EBB_UPDATE_OP(Rule, slots, text) template struct Update<Rule, slots>;
+#define EBB_MASTER_OP(Rule, slots, text) template struct Update<Rule, slots, true>;
+EBB_ELEMENT_UPDATES(EBB_UPDATE_OP)
+EBB_ELEMENT_UPDATES(EBB_MASTER_OP)
+EBB_FACTORED_UPDATES(EBB_UPDATE_OP)
+#undef EBB_UPDATE_OP
+#undef EBB_MASTER_OP
+
+Spec EmaUpdate::shape(const Spec& rule, const Spec& value, const Spec& average) const {
+  if (rule != Spec{{sizeof(kernels::EmaRule)}, DType::u8} || !is_float(value.dtype) ||
+      average != Spec{value.shape, optim::working_type(value.dtype)})
+    throw Error(fmt::format("{}: rule, value and average are {}, {} and {}", name, to_string(rule),
+                            to_string(value), to_string(average)));
+  return average;
+}
+
+Cost EmaUpdate::cost(const Spec&, const Spec& value, const Spec& average) const {
+  return {3.0 * static_cast<double>(value.size()),
+          static_cast<double>(value.bytes() + 2 * average.bytes())};
+}
+
+void EmaUpdate::run(In rule_bytes, In value, In average, Out out, Scratch) const {
+  if (out.data != average.data) std::memcpy(out.data, average.data, out.spec->bytes());
+  kernels::EmaRule rule;
+  std::memcpy(&rule, rule_bytes.data, sizeof rule);
+  const optim::Entry entry{out.spec, value.dtype(),  out.as<std::byte>(), value.as<std::byte>(),
+                           nullptr,  {}};
+  optim::run_rule({&entry, 1}, rule, {}, {});
+}
 
 }  // namespace ebb::ops

@@ -80,7 +80,7 @@ class Check {
       const Origin origin = g_.buffers[b].origin;
       if (origin == Origin::given) require(still[b] == 1, "given buffer {} is not there", b);
       if (origin == Origin::state) {
-        require(still[b] <= 1, "state {} is in memory twice", b);
+        require(still[b] <= (g_.buffers[b].away ? 0 : 1), "state {} is in memory twice", b);
         require(
             still[b] == 1 || (spill_.allowed && spill_.state_allowed && g_.buffers[b].spillable),
             "state {} has left memory", b);
@@ -120,7 +120,7 @@ class Check {
     require(++runs_[step.node] == 1 || (node.again && node.updates.empty()),
             "node {} may not run again", step.node);
     recomputed_ += runs_[step.node] > 1;
-    now_ += node.seconds;
+    now_ += seconds_of(node, at, step.scratch);
     for (std::size_t k = 0; k < node.updates.size(); ++k) {
       updated_[node.updates[k]] = true;
       changed_[step.updates[k]] = true;
@@ -139,8 +139,17 @@ class Check {
     }
   }
 
+  double seconds_of(const Node& node, Id at, std::uint64_t scratch) const {
+    if (scratch == node.scratch) return node.seconds;
+    for (const Tile& tile : node.tiles)
+      if (tile.scratch == scratch) return tile.seconds;
+    require(false, "step {} runs with {} bytes of scratch, which its node knows nothing of", at,
+            scratch);
+    return 0;
+  }
+
   double transfer(double seconds) {
-    now_ += spill_.seconds_per_transfer;
+    now_ += spill_.seconds_per_transfer + spill_.busy * seconds;
     channel_ = std::max(channel_, now_) + seconds;
     return channel_;
   }
@@ -210,7 +219,7 @@ class Check {
       std::int64_t here = live;
       const Step& step = s_.steps[at];
       if (step.kind == Step::Kind::run) {
-        here += static_cast<std::int64_t>(g_.nodes[step.node].scratch);
+        here += static_cast<std::int64_t>(step.scratch);
         for (Id k : step.out) {
           const Instance& i = s_.instances[k];
           if (i.takes != kNone) here -= static_cast<std::int64_t>(g_.buffers[i.buffer].bytes);

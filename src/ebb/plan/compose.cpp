@@ -28,6 +28,7 @@ Schedule compose(const Ordered& g, Extras extras) {
     }
     const Id place = p.what.rank();
     step.node = g.order[place];
+    step.scratch = g.scratch[place];
     result.recomputed += !p.main;
     result.steps.push_back(std::move(step));
     if (!p.main) continue;

@@ -92,7 +92,7 @@ Eviction Descent::rerun(const Replay& r, const Gap& gap, Id at, Id stage) {
       const Id maker = g_.maker[b];
       if (maker == kNone) {  // state in the file
         e.add.push_back(Extra::read(g_, stage, b, false));
-        e.seconds += g_.read_seconds(b) + g_.spill.seconds_per_transfer;
+        e.seconds += (1 + g_.spill.busy) * g_.read_seconds(b) + g_.spill.seconds_per_transfer;
         continue;
       }
       if (seen_[maker] == seen_now_) continue;
@@ -209,7 +209,7 @@ Eviction Descent::spill(const Replay& r, const Gap& gap, Id at) {
     e.changes.push_back({gap.from + 1, gap.to - 1, -e.gain});
   }
   const double room = g_.total_seconds - transfers_;
-  e.seconds = count * g_.spill.seconds_per_transfer + 1e-3 * transfer +
+  e.seconds = count * g_.spill.seconds_per_transfer + (1e-3 + g_.spill.busy) * transfer +
               std::max(exposed, std::min(transfer, transfer - room));
   e.whole = e.seconds;
   e.possible = true;

@@ -14,13 +14,20 @@ namespace ebb::plan {
 using Id = std::int32_t;
 inline constexpr Id kNone = -1;
 
+struct Tile {  // a way to run an op with less scratch, for the same bits
+  std::uint64_t scratch = 0;
+  double seconds = 0;
+};
+
 struct Node {  // one op call
   double seconds = 0;
   std::uint64_t scratch = 0;  // bytes it needs while it runs
+  std::vector<Tile> tiles;    // what it could do with instead: ever less scratch, ever more time
   std::vector<Id> in, out;    // buffers it reads; buffers it makes
   std::vector<Id> updates;    // state buffers it reads and overwrites: nobody may read them later
   Id reuse = kNone;           // the input whose bytes out[0] may take over where it is read last
   bool again = true;          // may run a second time: its result depends on its inputs alone
+  bool early = false;         // before the node that stands after it, in every order
 };
 
 enum class Origin : std::uint8_t {
@@ -34,6 +41,7 @@ struct Buffer {
   Origin origin = Origin::made;
   bool kept = false;      // alive when the step ends: results, sums that go on
   bool spillable = true;  // large enough, and allowed
+  bool away = false;      // state that lies in the file whatever the plan: read where it is used
 };
 
 struct Graph {
@@ -42,11 +50,12 @@ struct Graph {
 };
 
 // What the spill file costs. It works beside the kernels: transfers are charged to the step only as
-// far as they exceed what the nodes take, plus `seconds_per_transfer` each.
+// far as they exceed what the nodes take, plus `seconds_per_transfer` and their `busy` part each.
 struct SpillCost {
   bool allowed = false;
   bool state_allowed = false;  // variables may live in the file, too
   double write_seconds_per_byte = 0, read_seconds_per_byte = 0, seconds_per_transfer = 0;
+  double busy = 0;  // the part of a transfer's time that the kernels lose to it: checksums, copies
 };
 
 // One thing the executor does. An instance is a buffer's stay in memory: it begins with the step
@@ -57,6 +66,7 @@ struct Step {
   Id node = kNone;          // run
   std::vector<Id> in, out;  // instances, parallel to the node's lists; write: in[0], read: out[0]
   std::vector<Id> updates;  // instances, parallel to the node's
+  std::uint64_t scratch = 0;  // bytes it runs with: the node's, or those of one of its tiles
 };
 
 struct Instance {

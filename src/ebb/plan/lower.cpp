@@ -12,6 +12,8 @@ using trace::Value;
 
 // Below this a transfer to a file costs more than the bytes are worth.
 constexpr std::uint64_t kWorthSpilling = 64 << 10;
+// From here on a result is not copied out of the arena.
+constexpr std::uint64_t kWorthAPlace = 4 << 10;
 
 class Lowering {
  public:
@@ -26,6 +28,7 @@ class Lowering {
       for (const trace::Id id : call.in) read_[trace_.base_of(id)] = true;
     outside();
     place_replacements();
+    place_results();
     for (std::size_t i = 0; i < trace_.values.size(); ++i) {
       const Value& v = trace_.values[i];
       if (out_.buffer_of[i] == kNone && v.base == trace::kNone)
@@ -49,6 +52,7 @@ class Lowering {
     out_.graph.buffers.push_back(b);
     out_.value_of.push_back(value);
     out_.sum_of.push_back(kNone);
+    out_.result_of.push_back(kNone);
     return static_cast<Id>(out_.graph.buffers.size()) - 1;
   }
 
@@ -116,6 +120,24 @@ class Lowering {
     }
   }
 
+  // What a call makes to be a result alone.
+  void place_results() {
+    std::vector<int> uses(trace_.values.size());
+    for (const Id id : trace_.results) ++uses[trace_.base_of(id)];
+    for (const trace::Assign& a : trace_.assigns) ++uses[trace_.base_of(a.value)];
+    for (const Id id : trace_.carry)
+      if (id != trace::kNone) ++uses[trace_.base_of(id)];
+    for (std::size_t i = 0; i < trace_.results.size(); ++i) {
+      const Id id = trace_.results[i];
+      const Value& v = trace_.values[id];
+      if (v.kind != Kind::made || v.base != trace::kNone || uses[id] != 1 ||
+          out_.buffer_of[id] != kNone || v.spec.bytes() < kWorthAPlace)
+        continue;
+      out_.buffer_of[id] = add(id, 0, Origin::made);
+      out_.result_of[out_.buffer_of[id]] = static_cast<Id>(i);
+    }
+  }
+
   void node(Id index) {
     const Call& call = trace_.calls[index];
     const ops::OpType& type = call.op.type();
@@ -124,7 +146,9 @@ class Lowering {
     for (const Id id : call.in) specs.push_back(trace_.values[id].spec);
     n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
     n.scratch = aligned(type.scratch(call.op.attributes(), specs));
+    tiles(n, call, specs);
     n.again = !type.once;
+    n.early = call.early;
     for (const Id id : call.in) {
       insert(n.in, out_.buffer_of[id]);
       n.again &= out_.sum_of[out_.buffer_of[id]] == kNone;  // which changes in its place
@@ -149,12 +173,26 @@ class Lowering {
         const auto times = std::count_if(call.in.begin(), call.in.end(),
                                          [&](Id id) { return out_.buffer_of[id] == b; });
         if ((may >> i & 1) && whole && times == 1 && out_.graph.buffers[b].origin == Origin::made &&
-            out_.sum_of[b] == kNone && out_.sum_of[n.out[0]] == kNone)
+            in_the_arena(b) && in_the_arena(n.out[0]))
           n.reuse = b;
       }
     }
     out_.graph.nodes.push_back(std::move(n));
     out_.call.push_back(index);
+  }
+
+  bool in_the_arena(Id b) const { return out_.sum_of[b] == kNone && out_.result_of[b] == kNone; }
+
+  // Half the scratch, a quarter, … down to the least the op can run with.
+  static void tiles(Node& n, const Call& call, const std::vector<Spec>& specs) {
+    const ops::OpType& type = call.op.type();
+    if (!type.least_scratch) return;
+    const std::uint64_t least = aligned(type.least_scratch(call.op.attributes(), specs));
+    for (std::uint64_t bytes = n.scratch; bytes > least;) {
+      bytes = std::max(least, aligned(bytes / 2));
+      n.tiles.push_back(
+          {bytes, n.seconds * type.slowdown(call.op.attributes(), specs, bytes)});
+    }
   }
 
   static void insert(std::vector<Id>& into, Id b) {

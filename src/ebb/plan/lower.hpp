@@ -17,7 +17,9 @@ struct Lowered {
   std::vector<Id> value_of;   // per buffer: the value that names it
   std::vector<Id> sum_of;  // per buffer: which sum over parts it holds, or kNone. Before and after
                            // this part are two buffers, which lie in one place
-  struct Copy {            // at the end of a step: a variable's new value that lies elsewhere
+  std::vector<Id> result_of;  // per buffer: the result that is written there straight away, or
+                              // kNone. Its bytes are the caller's, and 0 in the graph
+  struct Copy {               // at the end of a step: a variable's new value that lies elsewhere
     Id from_buffer, variable;
   };
   std::vector<Copy> copies;

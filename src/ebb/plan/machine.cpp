@@ -2,12 +2,18 @@
 
 #include <fmt/core.h>
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <span>
+#include <tuple>
+#include <utility>
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
@@ -20,6 +26,8 @@ namespace {
 
 constexpr double kCached = 1.5;        // what the cache gains, of what the parts of a step share
 constexpr double kForked = 256 << 10;  // below, kernels stay in the calling thread
+// What is reached on the whole, of what a small product and a copy in the cache reach.
+constexpr double kProducts = 0.8, kMemory = 1.0 / 6;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -53,6 +61,39 @@ double rounded(double x) {
   return static_cast<double>(static_cast<std::int64_t>(x / unit + 0.5)) * unit;
 }
 
+// The median of some pieces: a disk has bursts as well as slow moments. Past the page cache where
+// that can be; a file system in memory is no disk, and is not measured.
+bool measure_disk(const std::string& directory, double& write, double& read) {
+  constexpr std::size_t kPiece = 2 << 20;
+  constexpr int kPieces = 32;
+  constexpr double kLongest = 0.15;  // seconds for each way
+  File file = File::temporary(directory, true);
+  if (!file.direct() || file.in_memory()) return false;
+  memory::Buffer held(kPiece + File::kDirectAlignment, "spill speed", Category::workspace);
+  std::fill_n(held.data(), held.size(), std::byte{1});
+  const auto past = reinterpret_cast<std::uintptr_t>(held.data()) % File::kDirectAlignment;
+  const std::span data(held.data() + (File::kDirectAlignment - past), kPiece);
+  file.reserve(kPiece * kPieces);
+  int written = 0;
+  const auto each = [&](int pieces, auto&& move) {
+    double took[kPieces];
+    int done = 0;
+    for (const double begin = now(); done < pieces && now() - begin < kLongest; ++done) {
+      const double start = now();
+      move(static_cast<std::uint64_t>(done) * kPiece);
+      took[done] = now() - start;
+    }
+    std::nth_element(took, took + done / 2, took + done);
+    return rounded(kPiece / took[done / 2]);
+  };
+  write = each(kPieces, [&](std::uint64_t at) {
+    file.write_at(at, data);
+    ++written;
+  });
+  read = each(written, [&](std::uint64_t at) { file.read_at(at, data); });
+  return true;
+}
+
 }  // namespace
 
 double Machine::seconds(const ops::Cost& cost) const {
@@ -83,17 +124,17 @@ Machine measured() {
   pool::parallel_for(2, 1, [&](std::size_t begin, std::size_t) {  // inside a region kernels stay
     if (begin != 0) return;                                       // in one thread
     const double product = fastest([&] { kernels::gemm(g, {scratch.data(), bytes}); });
-    m.flops = rounded(2.0 * kSize * kSize * kSize / product * m.threads);
+    m.flops = rounded(kProducts * 2.0 * kSize * kSize * kSize / product * m.threads);
     const double copy = fastest([&] { std::memcpy(data.data() + half, data.data(), half); });
     m.cached_bytes = rounded(2.0 * static_cast<double>(half) / copy * m.threads);
   });
-  m.bytes = rounded(m.cached_bytes / 3);
+  m.bytes = rounded(kMemory * m.cached_bytes);
   return m;
 }
 
 std::string to_string(const Machine& m) {
   return fmt::format(
-      "ebb-machine 2\nthreads {}\nflops {:.17g}\nbytes {:.17g}\ncached_bytes {:.17g}\ncache "
+      "ebb-machine 3\nthreads {}\nflops {:.17g}\nbytes {:.17g}\ncached_bytes {:.17g}\ncache "
       "{:.17g}\n"
       "seconds_per_call {:.17g}\nseconds_per_fork {:.17g}\nspill_write {:.17g}\nspill_read "
       "{:.17g}\n",
@@ -105,7 +146,7 @@ bool parse(const std::string& text, Machine& into) {
   Machine m;
   const int found =
       std::sscanf(text.c_str(),
-                  "ebb-machine 2 threads %d flops %lf bytes %lf cached_bytes %lf cache %lf "
+                  "ebb-machine 3 threads %d flops %lf bytes %lf cached_bytes %lf cache %lf "
                   "seconds_per_call %lf "
                   "seconds_per_fork %lf spill_write %lf spill_read %lf",
                   &m.threads, &m.flops, &m.bytes, &m.cached_bytes, &m.cache, &m.seconds_per_call,
@@ -117,6 +158,35 @@ bool parse(const std::string& text, Machine& into) {
                     m.spill_read > 1e3 && m.spill_write < 1e15 && m.spill_read < 1e15;
   if (sane) into = m;
   return sane;
+}
+
+Machine with_spill_speed(const Machine& machine, const std::string& directory) {
+  static std::mutex lock;
+  static std::map<std::uint64_t, std::pair<double, double>> known;  // by device
+  Machine m = machine;
+  const std::string beside = file_path();
+  struct stat about {};
+  if (beside.empty() || stat(directory.c_str(), &about) != 0) return m;
+  const std::lock_guard guard(lock);
+  const auto [at, fresh] = known.try_emplace(about.st_dev, m.spill_write, m.spill_read);
+  auto& [write, read] = at->second;
+  if (fresh) {
+    const std::string path = fmt::format("{}.disk-{:x}", beside, about.st_dev);
+    double w = 0, r = 0;
+    const auto sane = [&] { return w > 1e6 && w < 1e12 && r > 1e6 && r < 1e12; };
+    try {
+      if (file_exists(path))
+        std::sscanf(read_file(path).c_str(), "ebb-disk 1 write %lf read %lf", &w, &r);
+      if (!sane() && measure_disk(directory, w, r) && sane()) {
+        make_directories(path.substr(0, path.find_last_of('/')));
+        write_file(path, fmt::format("ebb-disk 1\nwrite {:.17g}\nread {:.17g}\n", w, r));
+      }
+    } catch (const Error&) {  // nothing can be written there: spilling will say so, if it is chosen
+    }
+    if (sane()) std::tie(write, read) = std::pair(w, r);
+  }
+  std::tie(m.spill_write, m.spill_read) = at->second;
+  return m;
 }
 
 const Machine& this_machine() {

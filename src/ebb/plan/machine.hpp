@@ -15,7 +15,7 @@ struct Machine {
   double cache = 256 << 10;    // bytes of it, near a core
   double seconds_per_call = 2e-7;
   double seconds_per_fork = 3e-6;              // what it costs to put all threads to work on a call
-  double spill_write = 1e9, spill_read = 1e9;  // bytes a second
+  double spill_write = 1e9, spill_read = 1e9;  // bytes a second; of a disk, by with_spill_speed
 
   double seconds(const ops::Cost& cost) const;
   bool operator==(const Machine&) const = default;
@@ -25,6 +25,10 @@ struct Machine {
 // ($XDG_CACHE_HOME/ebb or ~/.cache/ebb; EBB_MACHINE names another, "off" measures anew), so that
 // plans are the same from start to start.
 const Machine& this_machine();
+
+// With the speed of the disk under `directory`, measured in about a tenth of a second when first
+// asked for, and kept beside the machine's. Where nothing can be written there, as `machine` has it.
+Machine with_spill_speed(const Machine& machine, const std::string& directory);
 
 Machine measured();                       // anew
 std::string to_string(const Machine& m);  // the file's content

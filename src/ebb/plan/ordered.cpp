@@ -36,6 +36,12 @@ Edges edges(const Graph& graph) {
       add(maker[b], static_cast<Id>(i));
       add(static_cast<Id>(i), updater[b]);
     }
+    // Nodes stand in an order that works: one more edge along it closes no circle.
+    if (graph.nodes[i].early) {
+      std::size_t next = i + 1;
+      while (next < n && graph.nodes[next].early) ++next;
+      if (next < n) add(static_cast<Id>(i), static_cast<Id>(next));
+    }
   }
   return result;
 }
@@ -229,6 +235,7 @@ Ordered::Ordered(const Graph& g, std::vector<Id> places, const SpillCost& cost)
   updated_at.assign(buffers, kNone);
   state.resize(buffers);
   spillable.resize(buffers);
+  away.resize(buffers);
   std::vector<std::uint8_t> moves(buffers);
   for (std::size_t b = 0; b < buffers; ++b) {
     const Buffer& buffer = g.buffers[b];
@@ -236,6 +243,7 @@ Ordered::Ordered(const Graph& g, std::vector<Id> places, const SpillCost& cost)
     state[b] = buffer.origin == Origin::state && state_moves && buffer.spillable && !buffer.kept;
     moves[b] = buffer.origin == Origin::made || state[b];
     spillable[b] = spill.allowed && buffer.spillable && moves[b];
+    away[b] = state[b] && buffer.away;
     if (!moves[b]) base += buffer.bytes;
     if (state[b]) state_bytes += buffer.bytes;
   }

@@ -34,6 +34,7 @@ struct Ordered {
   std::vector<Id> first_use;        // moving state: first place that uses it
   std::vector<Id> updated_at;       // moving state: place of its update, or kNone
   std::vector<std::uint8_t> state;  // moving state
+  std::vector<std::uint8_t> away;   // moving state that is never there when the step begins
   std::vector<std::uint8_t> spillable;
 
   std::uint64_t base = 0;         // bytes that never move

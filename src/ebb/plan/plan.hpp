@@ -45,16 +45,23 @@ struct Memory {
   }
 };
 
+// Ways to save memory that change the numbers: each only on request, by its name.
+struct Approximate {
+  bool bf16_activations = false;  // what waits for the walk back waits in 16 bits
+};
+
 struct CompileOptions {
   Memory memory = {};
   Allow allow = Allow::same_gradient;
   bool recompute = true;
+  bool fuse = true;          // elementwise calls become one where nobody else reads between them
   bool split = true;         // the batch may be taken in parts
   bool spill = true;         // activations, parameters and optimizer state may go to a file
   bool split_mixed = false;  // split even where rows depend on each other: another function!
   std::int64_t rows = 0;     // of a part, where you know better; 0: the planner's choice
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
+  Approximate approximate = {};
 };
 
 namespace plan {
@@ -119,6 +126,7 @@ struct Plan {
   Forecast forecast;
   std::vector<Way> frontier;  // rising budget, falling time
   std::string source;         // where the budget comes from, for an automatic one
+  std::string approximate;    // what was done to the numbers, on request; "": nothing
 
   bool split() const { return runs.size() > 1; }
   std::string json() const;

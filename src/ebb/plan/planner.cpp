@@ -12,7 +12,9 @@
 #include "ebb/plan/plan.hpp"
 #include "ebb/plan/rows.hpp"
 #include "ebb/plan/search.hpp"
+#include "ebb/trace/fuse.hpp"
 #include "ebb/trace/passes.hpp"
+#include "ebb/trace/sparse.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -24,8 +26,9 @@ constexpr double kEffortForOrder = 0.01;          // where nothing but the order
 constexpr double kEffortForParts = 0.2;           // there are many sizes of them
 constexpr std::size_t kSamples = 8;               // of a candidate's frontier, to print
 constexpr double kTransferSeconds = 20e-6;
+constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
 constexpr double kWorthALine = 0.005, kLines = 16;  // of the printed frontier
-constexpr double kEnoughFaster = 0.9;  // to be taken instead of a simpler way that fits as well
+constexpr double kEnoughFaster = 0.9;  // than the whole batch with everything kept, to be believed
 
 // A trace with the frontier of its schedules.
 struct Searched {
@@ -94,11 +97,9 @@ class Planner {
     find_sizes();
     for (const std::int64_t rows : sizes_) add(rows, Spilling::none);
     if (options_.spill) {
-      for (const Spilling spilling : {Spilling::activations, Spilling::state}) {
-        if (spilling == Spilling::state && whole_.assigns.empty()) break;
-        add(sizes_.front(), spilling);
-        if (spilling == Spilling::activations && sizes_.size() > 1) add(sizes_.back(), spilling);
-      }
+      add(sizes_.front(), Spilling::activations);
+      if (sizes_.size() > 1) add(sizes_.back(), Spilling::activations);
+      if (!whole_.assigns.empty()) add_spilled_state();
     }
     Plan result;
     result.examples = examples_;
@@ -111,9 +112,30 @@ class Planner {
   }
 
  private:
-  Searched searched(trace::Trace trace, Spilling spilling, double effort) const {
-    Searched s{std::move(trace), {}, {}};
+  // The whole batch and the smallest parts tell the least memory; other sizes are of interest only
+  // where nothing fits that leaves variables in memory.
+  void add_spilled_state() {
+    bool fits = options_.memory.bytes == 0;
+    for (const Candidate& c : candidates_)
+      fits |= options_.memory.bytes >= c.fixed + c.carry + c.least();
+    for (std::size_t i = 0; i < sizes_.size(); ++i)
+      if (!fits || i == 0 || i + 1 == sizes_.size()) add(sizes_[i], Spilling::state);
+  }
+
+  // `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find
+  // a variable where the others leave it.
+  Searched searched(trace::Trace trace, Spilling spilling, double effort,
+                    const std::vector<Variable>* away = nullptr) const {
+    trace = trace::with_sparse_updates(trace);
+    Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
     s.lowered = lower(s.trace, machine_, spilling == Spilling::state);
+    for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
+      Buffer& buffer = s.lowered.graph.buffers[b];
+      if (buffer.origin != Origin::state) continue;
+      const Variable& v = s.trace.variables[s.trace.values[s.lowered.value_of[b]].index];
+      buffer.away = std::find(away->begin(), away->end(), v) != away->end();
+      buffer.spillable = buffer.away;
+    }
     SearchOptions o;
     o.recompute = options_.recompute;
     o.effort = options_.recompute || spilling != Spilling::none ? effort : kEffortForOrder;
@@ -122,6 +144,7 @@ class Planner {
     o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
     o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
     o.spill.seconds_per_transfer = kTransferSeconds;
+    o.spill.busy = kSpillCpu * std::min(machine_.spill_write, machine_.spill_read);
     s.frontier = search(s.lowered.graph, o);
     return s;
   }
@@ -140,12 +163,31 @@ class Planner {
       return;
     }
     if (options_.allow == Allow::same_bits && !split_.same_bits) return;
-    const std::int64_t factor = whole_.calls.size() > kManyCalls ? 4 : 2;
-    for (std::int64_t parts = 2; parts <= examples_; parts *= factor) {
-      const std::int64_t rows = (examples_ + parts - 1) / parts;
-      if (rows != sizes_.back()) sizes_.push_back(rows);
+    // 2, 3, 4, 6, 8, 12, … parts; or, where each takes long to search, 2, 4, 8, ….
+    const bool few = whole_.calls.size() > kManyCalls;
+    for (std::int64_t parts = 2; parts <= examples_; parts *= 2) {
+      for (const std::int64_t p : {parts, parts + parts / 2}) {
+        const std::int64_t rows = (examples_ + p - 1) / p;
+        if (rows < sizes_.back() && (p == parts || !few)) sizes_.push_back(rows);
+      }
     }
     if (sizes_.back() != 1) sizes_.push_back(1);
+  }
+
+  // What a last part can leave in the file: large, and not to be given back as a result.
+  std::vector<Variable> can_be_away(const trace::Trace& last) const {
+    const Lowered lowered = lower(last, machine_, true);
+    std::vector<bool> used(lowered.graph.buffers.size());
+    for (const Node& node : lowered.graph.nodes)
+      for (const auto* list : {&node.in, &node.updates})
+        for (const Id b : *list) used[b] = true;
+    std::vector<Variable> away;
+    for (std::size_t b = 0; b < used.size(); ++b) {
+      const Buffer& buffer = lowered.graph.buffers[b];
+      if (used[b] && buffer.origin == Origin::state && buffer.spillable && !buffer.kept)
+        away.push_back(last.variables[last.values[lowered.value_of[b]].index]);
+    }
+    return away;
   }
 
   // Every pass of a candidate, searched.
@@ -158,11 +200,13 @@ class Planner {
     }
     const std::int64_t last = examples_ - (parts - 1) * rows;
     const trace::Trace full = trace::simplified(trace_rows_(rows, trace::Part::last));
-    passes.push_back(
-        searched(trace::part_only(full, split_.result_carries), spilling, kEffortForParts));
+    const std::vector<Variable> away =
+        spilling == Spilling::state ? can_be_away(full) : std::vector<Variable>();
+    passes.push_back(searched(trace::part_only(full, split_.result_carries), spilling,
+                              kEffortForParts, &away));
     passes.push_back(
         searched(last == rows ? full : trace::simplified(trace_rows_(last, trace::Part::last)),
-                 spilling, kEffortForParts));
+                 spilling, kEffortForParts, &away));
     return passes;
   }
 
@@ -252,7 +296,7 @@ class Planner {
       const Step& step = p.schedule.steps[i];
       const auto at = static_cast<std::int64_t>(i);
       const bool runs = step.kind == Step::Kind::run;
-      blocks.push_back({at, at + 1, runs ? p.lowered.graph.nodes[step.node].scratch : 0});
+      blocks.push_back({at, at + 1, runs ? step.scratch : 0});
     }
     const std::uint64_t alignment = spills ? kPage : kAlign;
     const std::uint64_t least = plan::load(blocks, alignment);
@@ -274,9 +318,12 @@ class Planner {
     return all;
   }
   static std::uint64_t arena_of(std::span<const Program> programs) {
-    std::uint64_t most = 0;
-    for (const Program& p : programs) most = std::max(most, p.arena + p.resident);
-    return most;
+    std::uint64_t arena = 0, resident = 0;
+    for (const Program& p : programs) {
+      arena = std::max(arena, p.arena);
+      resident = std::max(resident, p.resident);  // of the last: it uses all that the others do
+    }
+    return arena + resident;
   }
 
   Way way_of(const Candidate& c, std::uint64_t budget, const Sample& s) const {
@@ -325,6 +372,13 @@ class Planner {
         p.minimum);
   }
 
+  // Parts of a batch are not believed to be a little faster than the whole with everything kept:
+  // then the simpler way is taken, and more memory costs no time.
+  double judged(const Candidate& c, std::uint64_t load) const {
+    const double seconds = c.seconds(load), simplest = candidates_.front().seconds(kOutside);
+    return seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
+  }
+
   // The fastest candidate; where packing takes more than its load, the next smaller schedule.
   void choose(Plan& result) {
     const std::uint64_t budget = result.budget ? result.budget : kOutside;
@@ -341,8 +395,7 @@ class Planner {
       for (std::size_t i = 0; i < candidates_.size(); ++i) {
         const Candidate& c = candidates_[i];
         if (limit[i] < c.least()) continue;
-        const double enough = c.seconds(limit[i]) > c.seconds(kOutside) * 1.001 ? 1 : kEnoughFaster;
-        if (!best || c.seconds(limit[i]) < best->seconds(limit[at]) * enough) {
+        if (!best || judged(c, limit[i]) < judged(*best, limit[at])) {
           best = &c;
           at = i;
         }
@@ -428,7 +481,7 @@ class Planner {
       live += change[i];
       const bool runs = s.steps[i].kind == Step::Kind::run;
       const auto scratch = static_cast<std::int64_t>(
-          runs ? largest->lowered.graph.nodes[s.steps[i].node].scratch : 0);
+          runs ? s.steps[i].scratch : 0);
       if (runs && live + scratch > most) {
         most = live + scratch;
         peak = i;
@@ -449,7 +502,7 @@ class Planner {
     if (s.steps[peak].kind == Step::Kind::run) {
       const Id node = s.steps[peak].node;
       f.at_peak[static_cast<int>(Category::workspace)] +=
-          largest->lowered.graph.nodes[node].scratch;
+          s.steps[peak].scratch;
       const trace::Call& call = largest->trace.calls[largest->lowered.call[node]];
       const std::string scope = Scope::path(call.scope);
       f.op = scope.empty() ? std::string(call.op.type().name)

@@ -57,6 +57,7 @@ std::string to_string(const Plan& p) {
     fmt::format_to(to, "no budget: ");
   }
   fmt::format_to(to, "{} ({})\n", p.way.text(), name(p.way.label));
+  if (!p.approximate.empty()) fmt::format_to(to, "  approximate           {}\n", p.approximate);
   fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {}\n",
                  readable(f.process), readable(f.arena), readable(f.runtime));
   fmt::format_to(to, "  at the peak ({})\n", f.op.empty() ? "nothing runs" : f.op);
@@ -81,9 +82,9 @@ std::string Plan::json() const {
   std::string out = fmt::format(
       "{{\"budget\": {}, \"minimum\": {}, \"arena\": {}, \"process\": {}, \"runtime\": {}, "
       "\"reserve\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, \"parts\": {}, "
-      "\"peak_op\": \"{}\", \"way\": {}, \"at_peak\": {{",
+      "\"peak_op\": \"{}\", \"approximate\": \"{}\", \"way\": {}, \"at_peak\": {{",
       budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
-      forecast.seconds, forecast.unlimited_seconds, runs.size(), forecast.op, json_of(way));
+      forecast.seconds, forecast.unlimited_seconds, runs.size(), forecast.op, approximate, json_of(way));
   for (int c = 0; c < kCategories; ++c)
     out += fmt::format("{}\"{}\": {}", c ? ", " : "", ebb::name(static_cast<Category>(c)),
                        forecast.at_peak[c]);

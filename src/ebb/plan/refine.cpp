@@ -113,6 +113,16 @@ void Refine::disturb(Extras& extras) {
   }
 }
 
+// Puts back the reads without which nothing can run.
+void Refine::complete(Extras& extras) const {
+  Extras missing;
+  for (const Extra& read : needed_) {
+    const auto same = [&](const Extra& e) { return !e.is_run() && e.buffer() == read.buffer(); };
+    if (std::none_of(extras.begin(), extras.end(), same)) missing.push_back(read);
+  }
+  if (!missing.empty()) apply(extras, std::move(missing), {});
+}
+
 void Refine::shake() {
   const auto& plans = front_.plans();
   const auto pick = [&](std::size_t count) { return static_cast<std::size_t>(rng_() % count); };
@@ -133,6 +143,7 @@ void Refine::shake() {
     const std::size_t part = pick(4);
     std::erase_if(extras, [&](const Extra&) { return pick(3) >= part; });
   }
+  complete(extras);
   replayer_(extras, next_);
   descent_.weigh(&rng_);
   settle(extras, next_, target, Score{pick(2) == 1, pick(2) == 1});

@@ -22,7 +22,8 @@ class Refine {
         replayer_(replayer),
         descent_(descent),
         front_(front),
-        recompute_(recompute) {}
+        recompute_(recompute),
+        needed_(needed_reads(graph)) {}
 
   // `closely`: with all neighbours; else plans are only shaken.
   void operator()(std::uint64_t floor, std::uint64_t work, bool closely);
@@ -33,6 +34,7 @@ class Refine {
   void neighbours(std::uint64_t load, const Extras& extras);
   bool shift(Extras& extras, std::size_t which, Id stage) const;
   void disturb(Extras& extras);
+  void complete(Extras& extras) const;
   void shake();
   void settle(Extras& extras, Replay& r, std::uint64_t target, Score score);
 
@@ -42,6 +44,7 @@ class Refine {
   Descent& descent_;
   Front& front_;
   bool recompute_;
+  Extras needed_;
   std::uint64_t floor_ = 0, limit_ = 0;
   std::mt19937_64 rng_{1};
   Replay now_, next_;

@@ -4,6 +4,31 @@
 
 namespace ebb::plan {
 
+Extras needed_reads(const Ordered& g) {
+  struct Use {
+    Id place, buffer;
+  };
+  std::vector<Use> uses;
+  for (std::size_t b = 0; b < g.away.size(); ++b) {
+    if (g.away[b] && g.first_use[b] != kNone) uses.push_back({g.first_use[b], static_cast<Id>(b)});
+  }
+  if (uses.empty()) return {};
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.place > b.place; });
+  std::vector<double> begin(g.nodes + 1, 0);  // seconds at which a stage begins
+  for (Id place = 0; place < g.nodes; ++place) begin[place + 1] = begin[place] + g.seconds[place];
+  Extras reads;
+  double free = begin[g.nodes];  // from the end: the channel is busy after this
+  Id stage = g.nodes;
+  for (const Use& use : uses) {
+    free = std::min(free, begin[use.place]) - g.read_seconds(use.buffer);
+    stage = std::min(stage, use.place);
+    while (stage > 0 && begin[stage] > free) --stage;
+    reads.push_back(Extra::read(g, stage, use.buffer, false));
+  }
+  std::sort(reads.begin(), reads.end());
+  return reads;
+}
+
 Replayer::Replayer(const Ordered& graph)
     : g_(graph),
       needed_(graph.bytes.size()),
@@ -96,7 +121,7 @@ void Replayer::walk(Replay& r) {
     ready_.push_back(ready);
   };
   const auto transfer = [&](double seconds) {
-    now += g_.spill.seconds_per_transfer;
+    now += g_.spill.seconds_per_transfer + g_.spill.busy * seconds;
     channel = std::max(channel, now) + seconds;
     r.transfer_seconds += seconds;
     return channel;
@@ -113,7 +138,7 @@ void Replayer::walk(Replay& r) {
   };
   if (g_.state_bytes > 0) {
     for (std::size_t b = 0; b < g_.bytes.size(); ++b) {
-      if (g_.state[b] && !r.away[b]) open(static_cast<Id>(b), -1, 0);
+      if (g_.state[b] && !r.away[b] && !g_.away[b]) open(static_cast<Id>(b), -1, 0);
     }
   }
   for (Id at = 0; at < size; ++at) {

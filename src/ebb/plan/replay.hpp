@@ -40,6 +40,10 @@ class Extra {
 
 using Extras = std::vector<Extra>;  // sorted, each once
 
+// What every plan has: a read of each state that is never there when the step begins, early enough
+// to be hidden behind the nodes before its first use. Empty where there is no such state.
+Extras needed_reads(const Ordered& graph);
+
 struct Position {  // one run or read
   Extra what;
   bool main;  // the node of its stage, in its turn

@@ -12,20 +12,94 @@
 #include "ebb/plan/refine.hpp"
 
 namespace ebb::plan {
+namespace {
+
+// Live bytes at each step, scratch included.
+std::vector<std::uint64_t> loads(const Graph& graph, const Schedule& schedule) {
+  std::vector<std::int64_t> change(schedule.steps.size() + 1);
+  for (const Instance& i : schedule.instances) {
+    const auto bytes = static_cast<std::int64_t>(graph.buffers[i.buffer].bytes);
+    change[i.first] += bytes;
+    change[i.last + 1] -= bytes;
+  }
+  std::vector<std::uint64_t> load;
+  std::int64_t live = 0;
+  for (std::size_t at = 0; at < schedule.steps.size(); ++at) {
+    const Step& step = schedule.steps[at];
+    live += change[at];
+    load.push_back(static_cast<std::uint64_t>(live) + step.scratch);
+    for (const Id k : step.out) {
+      const Instance& made = schedule.instances[k];
+      if (made.takes != kNone) load.back() -= graph.buffers[made.buffer].bytes;
+    }
+  }
+  return load;
+}
+
+}  // namespace
 
 struct Frontier::Record {
-  Graph graph;
+  std::deque<Graph> graphs;  // at each level of tiles
   std::deque<Ordered> orders;
+  std::vector<std::uint8_t> level_of;  // per order
   struct Entry {
     std::size_t order;
     Extras extras;
+    std::vector<std::uint8_t> levels;  // per node: which tile; empty: as the order's graph has it
   };
   std::vector<Entry> entries;  // parallel to points
+
+  Schedule schedule(const Entry& entry) const {
+    const Ordered& order = orders[entry.order];
+    if (entry.levels.empty()) return compose(order, entry.extras);
+    const Graph graph = at_levels(graphs.front(), entry.levels);
+    return compose(Ordered(graph, order.order, order.spill), entry.extras);
+  }
+
+  // `graph` with each node at its level, or at the last one it has. Level 0 is the full scratch.
+  static Graph at_levels(const Graph& graph, const std::vector<std::uint8_t>& levels) {
+    Graph result = graph;
+    for (std::size_t n = 0; n < levels.size(); ++n) {
+      Node& node = result.nodes[n];
+      if (levels[n] == 0 || node.tiles.empty()) continue;
+      const Tile& tile = node.tiles[std::min<std::size_t>(levels[n], node.tiles.size()) - 1];
+      node.scratch = tile.scratch;
+      node.seconds = tile.seconds;
+    }
+    return result;
+  }
+
+  void enlarge(Entry& entry, Schedule& schedule, std::uint8_t level) const;
 };
 
+// Gives each node back as much scratch as there is room for under the load, since only those at
+// the peak need less.
+void Frontier::Record::enlarge(Entry& entry, Schedule& schedule, std::uint8_t level) const {
+  const Graph& graph = graphs.front();
+  const std::vector<std::uint64_t> load = loads(graph, schedule);
+  std::vector<std::uint64_t> room(graph.nodes.size(), ~std::uint64_t{0});
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step& step = schedule.steps[i];
+    if (step.kind != Step::Kind::run) continue;
+    room[step.node] = std::min(room[step.node], schedule.load - load[i] + step.scratch);
+  }
+  entry.levels.assign(graph.nodes.size(), level);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    std::uint8_t& at = entry.levels[n];
+    at = static_cast<std::uint8_t>(std::min<std::size_t>(at, node.tiles.size()));
+    while (at > 0 && (at > 1 ? node.tiles[at - 2].scratch : node.scratch) <= room[n]) --at;
+  }
+  Schedule larger = this->schedule(entry);
+  if (larger.load <= schedule.load && larger.seconds <= schedule.seconds) {
+    schedule = std::move(larger);
+  } else {  // transfers that end later hold their bytes longer
+    entry.levels.clear();
+  }
+}
+
 Schedule Frontier::schedule(std::size_t point) const {
-  const Record::Entry& entry = record_->entries.at(point);
-  return compose(record_->orders[entry.order], entry.extras);
+  return record_->schedule(record_->entries.at(point));
 }
 
 Schedule Frontier::at(std::uint64_t budget) const {
@@ -41,14 +115,14 @@ namespace {
 // Sizes at which the search changes its ways: every neighbour of every plan is tried up to `kClose`
 // nodes, plans are shaken up to `kShaken`, and two orders are followed up to `kOrders`.
 constexpr Id kClose = 64, kShaken = 400, kOrders = 2000;
+constexpr std::size_t kMostLevels = 6;  // of tiles: down to a 64th of the scratch
 
 class Walk {
  public:
   Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, Front& front)
       : g_(graph), order_(order), options_(options), front_(front) {
-    Extras none;
-    replayer_(none, all_);
-    offer(none, all_);
+    replayer_(start_, all_);
+    offer(start_, all_);
   }
 
   std::uint64_t peak() const { return all_.peak; }  // with everything kept
@@ -87,8 +161,8 @@ class Walk {
   void down(Score score, double ratio, std::uint64_t work) {
     const std::uint64_t limit = replayer_.work + work;
     descent_.begin();
-    Extras extras, next;
-    Replay r = all_, s;
+    Extras extras = start_, next;
+    Replay r = all_;
     std::uint64_t peak = r.peak;
     while (peak > options_.floor && replayer_.work < limit) {
       const auto step = static_cast<std::uint64_t>(static_cast<double>(peak - g_.base) * ratio);
@@ -143,6 +217,7 @@ class Walk {
   std::size_t order_;
   const SearchOptions& options_;
   Front& front_;
+  Extras start_ = needed_reads(g_);
   Replayer replayer_{g_};
   Descent descent_{g_, replayer_, options_.recompute};
   Replay all_;
@@ -153,19 +228,30 @@ class Walk {
 Frontier search(const Graph& graph, const SearchOptions& options) {
   validate(graph);
   auto record = std::make_shared<Frontier::Record>();
-  record->graph = graph;
+  record->graphs.push_back(graph);
   const auto nodes = static_cast<Id>(graph.nodes.size());
-  for (std::vector<Id>& order : orders(record->graph, options.reorder)) {
-    record->orders.emplace_back(record->graph, std::move(order), options.spill);
-  }
+  std::size_t levels = 0;
+  for (const Node& node : graph.nodes) levels = std::max(levels, node.tiles.size());
+  levels = std::min(levels, kMostLevels);
   Front front;
   std::vector<std::unique_ptr<Walk>> walks;
-  for (std::size_t k = 0; k < record->orders.size(); ++k) {
-    walks.push_back(std::make_unique<Walk>(record->orders[k], k, options, front));
+  for (std::size_t level = 0; level <= levels; ++level) {
+    if (level > 0) {
+      const std::vector<std::uint8_t> all(graph.nodes.size(), static_cast<std::uint8_t>(level));
+      record->graphs.push_back(Frontier::Record::at_levels(graph, all));
+    }
+    std::vector<std::unique_ptr<Walk>> here;
+    for (std::vector<Id>& order : orders(record->graphs.back(), options.reorder)) {
+      const std::size_t k = record->orders.size();
+      record->orders.emplace_back(record->graphs.back(), std::move(order), options.spill);
+      record->level_of.push_back(static_cast<std::uint8_t>(level));
+      here.push_back(std::make_unique<Walk>(record->orders.back(), k, options, front));
+    }
+    std::stable_sort(here.begin(), here.end(),
+                     [](const auto& a, const auto& b) { return a->peak() < b->peak(); });
+    here.resize(std::min<std::size_t>(here.size(), nodes > kOrders || levels > 0 ? 1 : 2));
+    for (auto& walk : here) walks.push_back(std::move(walk));
   }
-  std::stable_sort(walks.begin(), walks.end(),
-                   [](const auto& a, const auto& b) { return a->peak() < b->peak(); });
-  walks.resize(std::min<std::size_t>(walks.size(), nodes > kOrders ? 1 : 2));
   // The measure of work is one position replayed, some 60 ns.
   const double positions = nodes > kOrders ? 850.0 * nodes : 600.0 * std::max<Id>(nodes, 1000);
   const auto work =
@@ -174,8 +260,20 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
 
   std::vector<Frontier::Point> points;
   for (const auto& [load, plan] : front.plans()) {
-    points.push_back({load, plan.seconds});
-    record->entries.push_back({plan.order, plan.extras});
+    Frontier::Record::Entry entry{plan.order, plan.extras, {}};
+    Frontier::Point point{load, plan.seconds};
+    if (const std::uint8_t level = record->level_of[plan.order]; level > 0) {
+      Schedule schedule = record->schedule(entry);
+      record->enlarge(entry, schedule, level);
+      point = {schedule.load, schedule.seconds};
+    }
+    if (!points.empty() && point.seconds >= points.back().seconds) continue;
+    while (!points.empty() && points.back().load >= point.load) {
+      points.pop_back();
+      record->entries.pop_back();
+    }
+    points.push_back(point);
+    record->entries.push_back(std::move(entry));
   }
   return Frontier(std::move(points), std::move(record));
 }

@@ -27,6 +27,7 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
   Trace to;
   to.inputs = from.inputs;
   to.after = from.after;
+  to.groups = from.groups;
   to.gradients = from.gradients;
   std::vector<Id> value_at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
   std::vector<Id> variable_at(from.variables.size(), kNone);
@@ -136,6 +137,8 @@ Trace part_only(const Trace& trace, const std::vector<bool>& keep) {
   return without_dead_code(part);
 }
 
-Trace simplified(const Trace& trace) { return without_dead_code(without_repeats(trace)); }
+Trace simplified(const Trace& trace) {
+  return without_dead_code(without_covered(without_repeats(trace)));
+}
 
 }  // namespace ebb::trace

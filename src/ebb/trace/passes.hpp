@@ -7,6 +7,7 @@ namespace ebb::trace {
 
 Trace without_dead_code(const Trace& trace);  // calls that lead to no result
 Trace without_repeats(const Trace& trace);    // equal calls of equal values become one
+Trace without_covered(const Trace& trace);    // calls whose results another one gives as well
 
 // What a part does that is not the last: no assignments, and of the results only those that `keep`
 // names (rows of this part).

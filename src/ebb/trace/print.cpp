@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "ebb/tensor/spec.hpp"
-#include "ebb/trace/trace.hpp"
+#include "ebb/trace/fuse.hpp"
 
 namespace ebb::trace {
 namespace {
@@ -47,6 +47,16 @@ std::string joined(const Ids& ids, F&& each) {
   return out;
 }
 
+// Places: the inputs of the call, its result, what lies between.
+std::string members(const Group& g) {
+  std::string out = "[";
+  for (const Group::Member& m : g.members)
+    out += fmt::format("{}{{\"op\": \"{}\", \"in\": [{}], \"out\": {}}}",
+                       out.size() > 1 ? ", " : "", m.op.type().name,
+                       joined(m.in, [](Id id) { return std::to_string(id); }), m.out);
+  return out + "]";
+}
+
 }  // namespace
 
 const char* name(Kind kind) {
@@ -72,7 +82,7 @@ std::string to_string(const Trace& t) {
   for (const Call& c : t.calls) {
     const auto named = [&](Id id) { return label(t, id); };
     const auto typed = [&](Id id) { return label(t, id) + ": " + to_string(t.values[id].spec); };
-    fmt::format_to(to, "{} = {}({})", joined(c.out, typed), c.op.type().name, joined(c.in, named));
+    fmt::format_to(to, "{} = {}({})", joined(c.out, typed), title(c), joined(c.in, named));
     if (c.view) out += "  view";
     if (c.finish) out += "  once";
     if (c.scope) fmt::format_to(to, "  # {}", Scope::path(c.scope));
@@ -103,9 +113,11 @@ std::string to_json(const Trace& t) {
     const Call& c = t.calls[i];
     out += fmt::format(
         "{}\n  {{\"op\": \"{}\", \"in\": [{}], \"out\": [{}], \"scope\": {}, "
-        "\"view\": {}, \"once\": {}}}",
+        "\"view\": {}, \"once\": {}",
         i ? "," : "", c.op.type().name, joined(c.in, number), joined(c.out, number),
         quoted(Scope::path(c.scope)), c.view, c.finish);
+    if (const Group* g = group_of(c)) out += ", \"fused\": " + members(*g);
+    out += '}';
   }
   out += fmt::format("],\n\"results\": [{}],\n\"assigns\": [", joined(t.results, number));
   for (std::size_t i = 0; i < t.assigns.size(); ++i)
@@ -124,7 +136,7 @@ std::string to_dot(const Trace& t) {
     const Call& call = t.calls[c];
     out += fmt::format(
         "  c{} [label={}{}];\n", c,
-        quoted(fmt::format("{} {}", call.op.type().name, to_string(t.values[call.out[0]].spec))),
+        quoted(fmt::format("{} {}", title(call), to_string(t.values[call.out[0]].spec))),
         call.finish ? ", style=dashed" : "");
     for (const Id id : call.in) {
       const Id from = t.values[id].call;

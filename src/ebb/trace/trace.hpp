@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct Call {
   std::int8_t donated = -1;  // an input that the result of this call may overwrite
   bool view = false;         // shares its input's bytes: nothing runs
   bool finish = false;       // once for the whole batch, after its last part
+  bool early = false;        // before the call that stands after it, whatever the order
   bool operator==(const Call&) const = default;
 };
 
@@ -61,9 +63,12 @@ struct Before {
   std::function<void(std::span<std::byte>)> fill;
 };
 
+struct Group;  // ebb/trace/fuse.hpp
+
 struct Trace {
   std::vector<Value> values;
   std::vector<Call> calls;
+  std::vector<std::shared_ptr<const Group>> groups;  // what fused calls do
   std::vector<Spec> inputs;
   std::vector<Variable> variables;
   std::vector<Tensor> constants;

@@ -1,0 +1,85 @@
+// Whole training steps: time, how much of the machine's multiply-adds they use, and memory without a
+// budget. Each row in a process of its own; the peak is measured around each.
+//
+//   bench_models [--quick] [--json] [--only=ROW,…]
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "benches/kernels/peak.hpp"
+#include "models/cell.hpp"
+#include "models/report.hpp"
+#include "models/task.hpp"
+
+namespace {
+
+using namespace ebb::zoo;
+
+struct Bar {
+  const char* row;
+  double mib;       // of the process, without a budget
+  double fraction;  // of the peak, where products are nearly all of it; 0: none asked
+};
+constexpr Bar kBars[] = {
+    {"mlp-32", 64, 0},      {"mlp-128", 64, 0},         {"mlp-512", 64, 0},
+    {"lstm", 450, 0},       {"lstm-lm", 450, 0.75},     {"gpt-mini", 850, 0.8},
+    {"gpt-124m", 2662, 0.8}, {"gpt-long", 550, 0},       {"cnn", 320, 0},
+    {"cnn-wide", 280, 0.8}, {"attention", 96, 0},       {"linear-ce", 400, 0},
+    {"linear-ce-256k", 1843, 0}, {"input-grad", 192, 0}, {"tiny", 24, 0},
+    {"tiny-mlp", 24, 0},    {"embedding", 400, 0}};
+
+bool named(const std::string& only, const std::string& row) {
+  return only.empty() || ("," + only + ",").find("," + row + ",") != std::string::npos;
+}
+
+double best_peak() {
+  double best = 0;
+  for (int i = 0; i < 20; ++i) best = std::max(best, ebb::bench::fma_peak(ebb::pool::threads()));
+  return best;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (is_cell(argc, argv)) return 0;
+  Report report("models", argc, argv);
+  std::string only;
+  for (int i = 1; i < argc; ++i)
+    if (!std::strncmp(argv[i], "--only=", 7)) only = argv[i] + 7;
+  report.say("%-15s %10s %14s %8s %6s %9s %9s\n%-15s %10s %14s %8s %6s %9s %9s\n", "row", "ms",
+             "a second", "GF/s", "peak", "arena", "process", "", "a step", "", "", "%", "MiB",
+             "MiB");
+  for (const char* const row : row_names()) {
+    if (!named(only, row)) continue;
+    Cell cell;
+    cell.model = row;
+    cell.steps = 2;
+    cell.seconds = report.quick() ? 2 : 8;
+    double peak = best_peak();
+    const Outcome out = run(cell);
+    peak = std::max(peak, best_peak());
+    if (!out.ok()) {
+      report.check(std::string(row) + ": runs", false, out.error.substr(0, 200));
+      continue;
+    }
+    const double rate = out.flops / out.step_seconds / 1e9;
+    report.say("%-15s %10.4g %7.0f %-6s %8.1f %6.0f %9.1f %9.1f\n", row, out.step_seconds * 1e3,
+               out.units / out.step_seconds, out.unit.c_str(), rate, 100 * rate / peak,
+               mib(out.arena), mib(out.peak));
+    report.metric(row, "time a step", out.step_seconds, "s");
+    report.metric(row, (out.unit + " a second").c_str(), out.units / out.step_seconds, "1/s");
+    report.compare(row, "products", rate * 1e9, "FLOP/s", "FMA peak", rate / peak);
+    report.metric(row, "arena", static_cast<double>(out.arena), "B");
+    report.metric(row, "peak of the process", static_cast<double>(out.peak), "B");
+    const auto bar = std::find_if(std::begin(kBars), std::end(kBars),
+                                  [&](const Bar& b) { return !std::strcmp(b.row, row); });
+    if (bar == std::end(kBars)) continue;
+    if (mib(out.peak) > bar->mib)
+      report.check(text("%s: process at most %.0f MiB", row, bar->mib), false,
+                   text("%.1f MiB", mib(out.peak)));
+    if (rate / peak < bar->fraction)
+      report.check(text("%s: at least %.0f%% of the peak", row, 100 * bar->fraction), false,
+                   text("%.0f%%", 100 * rate / peak));
+  }
+  return report.exit_code();
+}

@@ -1,0 +1,160 @@
+// What the two ways of attention share: which keys a query sees, and products of tiles.
+
+#if defined(EBB_KERNELS_ATTENTION_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EBB_KERNELS_ATTENTION_INL_HPP_
+#undef EBB_KERNELS_ATTENTION_INL_HPP_
+#else
+#define EBB_KERNELS_ATTENTION_INL_HPP_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "ebb/kernels/attention.hpp"
+#include "ebb/kernels/gemm_pack-inl.hpp"
+#include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/philox-inl.hpp"
+#include "ebb/kernels/tile-inl.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using AttentionTag = hn::ScalableTag<T>;
+
+// Columns of a register tile: two vectors.
+template <class T>
+HWY_INLINE size_t PanelColumns() {
+  return 2 * TileLanes<T>();
+}
+
+HWY_INLINE size_t RoundedUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+struct KeyRange {
+  size_t begin, end;
+  bool empty() const { return begin >= end; }
+};
+
+// The keys of [first, last) that query i sees, as far as its position tells.
+HWY_INLINE KeyRange KeysOf(const Attention& a, size_t i, size_t first, size_t last) {
+  if (!a.causal) return {first, last};
+  const std::int64_t end = a.offset + static_cast<std::int64_t>(i) + 1;
+  const std::int64_t begin = a.window == 0 ? 0 : end - static_cast<std::int64_t>(a.window);
+  const auto limited = [&](std::int64_t k) {
+    return static_cast<size_t>(HWY_MIN(HWY_MAX(k, static_cast<std::int64_t>(first)),
+                                       static_cast<std::int64_t>(last)));
+  };
+  return {limited(begin), limited(end)};
+}
+// Those that any of queries [i, i_end) sees, and no others but between them.
+HWY_INLINE KeyRange KeysOf(const Attention& a, size_t i, size_t i_end, size_t first, size_t last) {
+  return {KeysOf(a, i, first, last).begin, KeysOf(a, i_end - 1, first, last).end};
+}
+
+// 2^y for y <= 0 or a little above; exactly 0 for -inf. (math-inl.hpp: absolute accuracy.)
+template <class T, class D>
+HWY_INLINE hn::Vec<D> WeightOf(D d, hn::Vec<D> y) {
+  if constexpr (sizeof(T) == 8) {
+    return PerLane(d, y, [](double v) { return std::exp2(v); });
+  } else {
+    return detail::Exp2(d, hn::Max(hn::Set(d, -127.0f), y));  // in this order a NaN stays
+  }
+}
+
+// `tiles` tiles of MR rows, one below the other, `across` panels wide: C (+)= A · B.
+template <int MR, class T>
+HWY_NOINLINE void TileBlock(size_t tiles, size_t across, size_t kc, const T* a, size_t a_row,
+                            size_t a_k, const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
+                            size_t columns, bool from_zero) {
+  const size_t width = PanelColumns<T>();
+  for (size_t t = 0; t < tiles; ++t) {
+    for (size_t p = 0; p < across; ++p) {
+      TileColumns<MR, 2, T>(kc, StridedRows<MR, T>(a, a_row, a_k), b + p * b_panel, b_k,
+                            StridedOut<T>{c + p * width, c_row}, columns - p * width, from_zero);
+    }
+    a += MR * a_row;
+    c += MR * c_row;
+  }
+}
+
+// `rows` rows in tiles of at most kTileRows, as equal as can be.
+struct RowGroups {
+  size_t count, height, taller;  // so many tiles, the first few of which have a row more
+  explicit RowGroups(size_t rows)
+      : count((rows + kTileRows - 1) / kTileRows), height(rows / count), taller(rows % count) {}
+  size_t begin(size_t group) const { return group * height + HWY_MIN(group, taller); }
+  size_t of(size_t row) const {  // the group it is in
+    const size_t tall = taller * (height + 1);
+    return row < tall ? row / (height + 1) : taller + (row - tall) / height;
+  }
+};
+
+// C (rows × columns) (+)= A · B, rows cut into the groups [g, g_end). A's element (r, k) is
+// a[r * a_row + k * a_k]; B's row k starts at b + k * b_k, in each of its panels, `b_panel` apart.
+template <class T>
+HWY_INLINE void Product(const RowGroups& groups, size_t g, size_t g_end, size_t kc, const T* a,
+                        size_t a_row, size_t a_k, const T* b, size_t b_k, size_t b_panel, T* c,
+                        size_t c_row, size_t columns, bool from_zero) {
+  const size_t across = (columns + PanelColumns<T>() - 1) / PanelColumns<T>();
+  while (g < g_end) {
+    const bool tall = g < groups.taller;
+    const size_t end = tall ? HWY_MIN(g_end, groups.taller) : g_end, row = groups.begin(g);
+    const auto block = [&](auto fn) {
+      fn(end - g, across, kc, a + row * a_row, a_row, a_k, b, b_k, b_panel, c + row * c_row, c_row,
+         columns, from_zero);
+    };
+    switch (groups.height + tall) {
+      case 1: block(TileBlock<1, T>); break;
+      case 2: block(TileBlock<2, T>); break;
+      case 3: block(TileBlock<3, T>); break;
+      case 4: block(TileBlock<4, T>); break;
+      case 5: block(TileBlock<5, T>); break;
+      default: block(TileBlock<6, T>); break;
+    }
+    g = end;
+  }
+}
+
+// Rows of `size` elements, `from_row` apart, to rows of `to_row`, zeros behind them.
+template <class T>
+HWY_INLINE void CopyRows(const T* from, size_t from_row, size_t rows, size_t size, T* to,
+                         size_t to_row) {
+  const AttentionTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  for (size_t r = 0; r < rows; ++r, from += from_row, to += to_row) {
+    size_t i = 0;
+    for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    for (; i < size; ++i) to[i] = from[i];
+    for (; i < to_row; ++i) to[i] = T(0);
+  }
+}
+
+// Weights' factors under dropout: 0 or 1 / (1 - rate), for `count` keys from `key` on of one row of
+// (batch, heads, queries, keys), written `step` apart.
+template <class T>
+HWY_NOINLINE void DropoutFactors(const Attention& a, size_t row, size_t key, size_t count, T* to,
+                                 size_t step) {
+  const T kept = static_cast<T>(1.0 / (1.0 - a.dropout));
+  const auto threshold = static_cast<std::uint32_t>(a.dropout * 65536 + 0.5);
+  Draws draws = a.draws;
+  draws.first += static_cast<std::uint64_t>(row) * a.keys + key;
+  const size_t odd = draws.first % 2;  // the first word's low half is the element's before
+  draws.first /= 2;
+  const auto body = [&](const std::uint32_t* words, size_t at, size_t n) HWY_ATTR {
+    const auto* halves = reinterpret_cast<const std::uint16_t*>(words);
+    const size_t end = HWY_MIN(count + odd, 2 * (at + n));
+    for (size_t h = HWY_MAX(2 * at, odd); h < end; ++h) {
+      to[(h - odd) * step] = halves[h - 2 * at] >= threshold ? kept : T(0);
+    }
+  };
+  each_words(draws, (odd + count + 1) / 2, body);
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // EBB_KERNELS_ATTENTION_INL_HPP_

@@ -1,0 +1,410 @@
+// The way back. Scores are computed queries down, a panel of keys across: keys and values are
+// turned once for all queries that see them; queries and the gradient of out are used as they lie.
+//
+// One pass over the tiles of a key head gives dq, dk and dv from one computation of the weights.
+// Where there are too few key heads for the threads, dq is computed apart from dk and dv, each cut
+// into tiles: the weights then come twice, the bits are the same.
+#include <algorithm>
+#include <utility>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/attention.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/attention_backward.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/attention-inl.hpp"
+#include "ebb/kernels/rows-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr size_t kKeys = 256;
+constexpr size_t kQueries = 64;
+constexpr size_t kWidestPanel = 32;  // of any target
+constexpr size_t kSlopesRow = kKeys + 16;  // more than a power of two: rows share no cache set
+
+template <class T>
+struct BackwardScratch {
+  T *turned_keys, *turned_values;  // panels of [size][width]
+  T* keys;                         // [kKeys][padded]
+  T *dk, *dv;                      // likewise
+  T *q, *dout;                     // [kQueries][padded]
+  T* weights;                      // [kQueries][width]: of one panel
+  T* slopes;                       // [kQueries][kSlopesRow]: gradients of the scores
+  T* factors;                      // [kQueries][width]: dropout
+  size_t elements;
+
+  BackwardScratch(T* at, size_t size) {
+    const T* begin = at;
+    const auto take = [&](size_t n) { return std::exchange(at, at + RoundedUp(n, 16)); };
+    const size_t padded = RoundedUp(size, kWidestPanel);
+    turned_keys = take(kKeys * size);
+    turned_values = take(kKeys * size);
+    keys = take(kKeys * padded);
+    dk = take(kKeys * padded);
+    dv = take(kKeys * padded);
+    q = take(kQueries * padded);
+    dout = take(kQueries * padded);
+    weights = take(kQueries * kWidestPanel);
+    slopes = take(kQueries * kSlopesRow);
+    factors = take(kQueries * kWidestPanel);
+    elements = static_cast<size_t>(at - begin);
+  }
+};
+
+template <class T>
+struct Backward {
+  const Attention& a;
+  const T *q, *k, *v, *out, *lse, *dout;
+  T *dq, *dk, *dv;
+  T* dots;  // (batch, heads, queries): <out, dout>
+  T* scratch;
+  size_t scratch_elements;  // of each thread
+
+  size_t query_tiles() const { return (a.queries + kQueries - 1) / kQueries; }
+  size_t key_tiles() const { return (a.keys + kKeys - 1) / kKeys; }
+  size_t row(size_t batch, size_t head) const { return (batch * a.heads + head) * a.queries; }
+};
+
+// A tile of queries [i, i + n) against a tile of keys [k, k + m).
+struct Pair {
+  size_t batch, head;
+  size_t i, n, k, m;
+};
+
+// ---- what is computed once for several pairs ----
+
+template <class T>
+HWY_NOINLINE void Dots(const Backward<T>& b, size_t begin, size_t end) {
+  const Attention& a = b.a;
+  for (size_t position = begin; position < end; ++position) {  // of (batch, queries)
+    const size_t batch = position / a.queries, i = position % a.queries;
+    for (size_t head = 0; head < a.heads; ++head) {
+      const size_t at = (position * a.heads + head) * a.size;
+      const T *x = b.out + at, *y = b.dout + at;
+      b.dots[b.row(batch, head) + i] =
+          row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_ROW_LAMBDA {
+            return hn::MulAdd(load(x + c, amount), load(y + c, amount), sum);
+          });
+    }
+  }
+}
+
+template <class T>
+void LoadKeys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv, size_t k0,
+              size_t m) {
+  const Attention& a = b.a;
+  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const T* k = b.k + (batch * a.keys + k0) * a.k_row + kv * a.size;
+  const T* v = b.v + (batch * a.keys + k0) * a.v_row + kv * a.size;
+  CopyRows(k, a.k_row, m, a.size, s.keys, padded);
+  for (size_t c = 0; c < m; c += width) {
+    const size_t n = std::min(width, m - c);
+    PackTurned<T, T>(s.keys + c * padded, padded, n, a.size, s.turned_keys + c * a.size, width);
+    PackTurned<T, T>(v + c * a.v_row, a.v_row, n, a.size, s.turned_values + c * a.size, width);
+  }
+}
+
+template <class T>
+void LoadQueries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p) {
+  const Attention& a = b.a;
+  const size_t padded = RoundedUp(a.size, PanelColumns<T>()), out_row = a.heads * a.size;
+  const size_t position = p.batch * a.queries + p.i;
+  CopyRows(b.q + position * a.q_row + p.head * a.size, a.q_row, p.n, a.size, s.q, padded);
+  CopyRows(b.dout + position * out_row + p.head * a.size, out_row, p.n, a.size, s.dout, padded);
+}
+
+// ---- one panel of keys ----
+
+// Scores that do not count become -inf. Keys [c, c + width) of the pair, its queries [r, r_end).
+template <class T>
+HWY_NOINLINE void HideScores(const Attention& a, const Pair& p, size_t c, size_t r, size_t r_end,
+                             T* scores) {
+  const size_t width = PanelColumns<T>();
+  const T hidden = -std::numeric_limits<T>::infinity();
+  const size_t first = p.k + c, last = std::min(first + width, p.k + p.m);
+  for (; r < r_end; ++r) {
+    T* row = scores + r * width;
+    const KeyRange own = KeysOf(a, p.i + r, first, last);
+    for (size_t j = first; j < own.begin; ++j) row[j - first] = hidden;
+    for (size_t j = own.end; j < last; ++j) row[j - first] = hidden;
+    if (a.mask == nullptr) continue;
+    const bool* mask =
+        a.mask + (a.mask_by_query ? p.batch * a.queries + p.i + r : p.batch) * a.keys;
+    for (size_t j = first; j < last; ++j) {
+      if (!mask[j]) row[j - first] = hidden;
+    }
+  }
+}
+
+// Scores to weights and the weights' gradients to those of the scores, both in place, of queries
+// [r, r_end): p = 2^(scale' s - lse), ds = p (dp - dot) scale. With dropout, factors turn the
+// weights into those that were used, and their gradients back.
+template <bool kDropout, class T>
+HWY_NOINLINE void Weigh(const Attention& a, const T* lse, const T* dots, size_t r, size_t r_end,
+                        T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes,
+                        const T* HWY_RESTRICT factors) {
+  const AttentionTag<T> d;
+  const size_t lanes = hn::Lanes(d), width = 2 * lanes;
+  const auto scale2 = hn::Set(d, static_cast<T>(a.scale * 1.44269504088896340736));
+  const auto scale = hn::Set(d, static_cast<T>(a.scale));
+  for (; r < r_end; ++r) {
+    const auto log = hn::Set(d, lse[r]), dot = hn::Set(d, dots[r]);
+    for (size_t v = 0; v < 2; ++v) {
+      T *w = weights + r * width + v * lanes, *s = slopes + r * kSlopesRow + v * lanes;
+      const auto weight = WeightOf<T>(d, hn::MulSub(hn::LoadU(d, w), scale2, log));
+      auto slope = hn::LoadU(d, s);
+      auto used = weight;
+      if constexpr (kDropout) {
+        const auto factor = hn::LoadU(d, factors + r * width + v * lanes);
+        slope = hn::Mul(slope, factor);
+        used = hn::Mul(weight, factor);
+      }
+      hn::StoreU(used, d, w);
+      hn::StoreU(hn::Mul(hn::Mul(weight, hn::Sub(slope, dot)), scale), d, s);
+    }
+  }
+}
+
+// The groups of queries of which some sees some of keys [first, last): between the first and last.
+HWY_INLINE void GroupsThatSee(const Attention& a, const Pair& p, const RowGroups& groups,
+                              size_t first, size_t last, size_t* g, size_t* g_end) {
+  *g = 0;
+  *g_end = groups.count;
+  if (!a.causal) return;
+  const auto sees = [&](size_t group) {
+    const size_t i = p.i + groups.begin(group), i_end = p.i + groups.begin(group + 1);
+    return !KeysOf(a, i, i_end, first, last).empty();
+  };
+  while (*g < *g_end && !sees(*g)) ++*g;
+  while (*g < *g_end && !sees(*g_end - 1)) --*g_end;
+}
+
+// The weights of keys [c, c + width) of the pair and the slopes of their scores; adds to dk and dv
+// where those are wanted.
+template <class T>
+void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
+              const RowGroups& groups, size_t c, bool keys_wanted) {
+  const Attention& a = b.a;
+  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const size_t m = std::min(width, p.m - c);
+  size_t g, g_end;
+  GroupsThatSee(a, p, groups, p.k + c, p.k + c + m, &g, &g_end);
+  if (g == g_end) return;
+  const size_t r = groups.begin(g), r_end = groups.begin(g_end);
+  T* slopes = s.slopes + c;
+  Product<T>(groups, g, g_end, a.size, s.q, padded, 1, s.turned_keys + c * a.size, width, 0,
+             s.weights, width, width, true);
+  Product<T>(groups, g, g_end, a.size, s.dout, padded, 1, s.turned_values + c * a.size, width, 0,
+             slopes, kSlopesRow, width, true);
+  const KeyRange low = KeysOf(a, p.i + r, p.k + c, p.k + c + m);
+  const KeyRange high = KeysOf(a, p.i + r_end - 1, p.k + c, p.k + c + m);
+  if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
+    HideScores(a, p, c, r, r_end, s.weights);
+  const size_t row = b.row(p.batch, p.head) + p.i;
+  if (a.dropout > 0) {
+    for (size_t i = r; i < r_end; ++i) {
+      DropoutFactors(a, row + i, p.k + c, m, s.factors + i * width, 1);
+    }
+    Weigh<true>(a, b.lse + row, b.dots + row, r, r_end, s.weights, slopes, s.factors);
+  } else {
+    Weigh<false>(a, b.lse + row, b.dots + row, r, r_end, s.weights, slopes, s.factors);
+  }
+  if (!keys_wanted) return;
+  const RowGroups by_key(m);
+  Product<T>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, 1, width,
+             s.dout + r * padded, padded, width, s.dv + c * padded, padded, padded, false);
+  Product<T>(by_key, 0, by_key.count, r_end - r, slopes + r * kSlopesRow, 1, kSlopesRow,
+             s.q + r * padded, padded, width, s.dk + c * padded, padded, padded, false);
+}
+
+// ---- one pair of tiles ----
+
+template <class T>
+void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, bool queries_wanted,
+             bool keys_wanted) {
+  const Attention& a = b.a;
+  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const RowGroups groups(p.n);
+  for (size_t c = 0; c < p.m; c += width) AddPanel(b, s, p, groups, c, keys_wanted);
+  if (!queries_wanted) return;
+  T* dq = b.dq + (p.batch * a.queries + p.i) * a.q_row + p.head * a.size;
+  size_t g = 0;
+  while (g < groups.count) {  // groups that see the same keys go together
+    const auto keys_of = [&](size_t group) {
+      return KeysOf(a, p.i + groups.begin(group), p.i + groups.begin(group + 1), p.k, p.k + p.m);
+    };
+    const KeyRange keys = keys_of(g);
+    size_t end = g + 1;
+    while (end < groups.count && keys_of(end).begin == keys.begin && keys_of(end).end == keys.end)
+      ++end;
+    if (!keys.empty()) {
+      const size_t c = keys.begin - p.k;
+      Product<T>(groups, g, end, keys.end - keys.begin, s.slopes + c, kSlopesRow, 1,
+                 s.keys + c * padded, padded, width, dq, a.q_row, a.size, false);
+    }
+    g = end;
+  }
+}
+
+template <class T>
+void ZeroQueries(const Backward<T>& b, size_t batch, size_t head, size_t i, size_t i_end) {
+  const Attention& a = b.a;
+  for (; i < i_end; ++i) {
+    std::fill_n(b.dq + (batch * a.queries + i) * a.q_row + head * a.size, a.size, T(0));
+  }
+}
+
+// dk and dv of one tile of keys, and what it adds to dq of all queries that see it.
+template <class T>
+void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv,
+             size_t tile, bool queries_wanted) {
+  const Attention& a = b.a;
+  const size_t k0 = tile * kKeys, m = std::min(kKeys, a.keys - k0), group = a.heads / a.kv_heads;
+  const size_t padded = RoundedUp(a.size, PanelColumns<T>());
+  LoadKeys(b, s, batch, kv, k0, m);
+  std::fill_n(s.dk, m * padded, T(0));
+  std::fill_n(s.dv, m * padded, T(0));
+  for (size_t head = kv * group; head < (kv + 1) * group; ++head) {
+    for (size_t i = 0; i < a.queries; i += kQueries) {
+      const Pair p{batch, head, i, std::min(kQueries, a.queries - i), k0, m};
+      if (KeysOf(a, i, i + p.n, k0, k0 + m).empty()) continue;
+      LoadQueries(b, s, p);
+      AddPair(b, s, p, queries_wanted, true);
+    }
+  }
+  const size_t at = batch * a.keys + k0;
+  for (size_t r = 0; r < m; ++r) {
+    std::memcpy(b.dk + (at + r) * a.k_row + kv * a.size, s.dk + r * padded, a.size * sizeof(T));
+    std::memcpy(b.dv + (at + r) * a.v_row + kv * a.size, s.dv + r * padded, a.size * sizeof(T));
+  }
+}
+
+template <class T>
+void KeyHead(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit) {
+  const Attention& a = b.a;
+  const size_t batch = unit / a.kv_heads, kv = unit % a.kv_heads, group = a.heads / a.kv_heads;
+  for (size_t head = kv * group; head < (kv + 1) * group; ++head)
+    ZeroQueries(b, batch, head, 0, a.queries);
+  for (size_t tile = 0; tile < b.key_tiles(); ++tile) KeyTile(b, s, batch, kv, tile, true);
+}
+
+template <class T>
+void QueryTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t head,
+               size_t tile) {
+  const Attention& a = b.a;
+  const size_t i = tile * kQueries, n = std::min(kQueries, a.queries - i);
+  const size_t kv = head / (a.heads / a.kv_heads);
+  ZeroQueries(b, batch, head, i, i + n);
+  LoadQueries(b, s, Pair{batch, head, i, n, 0, 0});
+  const KeyRange seen = KeysOf(a, i, i + n, 0, a.keys);
+  for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
+    const size_t m = std::min(kKeys, a.keys - k0);
+    LoadKeys(b, s, batch, kv, k0, m);
+    AddPair(b, s, Pair{batch, head, i, n, k0, m}, true, false);
+  }
+}
+
+template <class T>
+void RunBackward(const Backward<T>& b) {
+  const Attention& a = b.a;
+  const auto own = [&] {
+    const auto thread = static_cast<size_t>(pool::thread_index());
+    return BackwardScratch<T>(b.scratch + thread * b.scratch_elements, a.size);
+  };
+  pool::parallel_for(a.batch * a.queries, 1 + 32768 / (a.heads * a.size + 1),
+                     [&](size_t begin, size_t end) { Dots(b, begin, end); });
+  // One pass is 5 products on whole heads; two are 7, on any number of threads.
+  const size_t units = a.batch * a.kv_heads, threads = static_cast<size_t>(pool::threads());
+  if ((units + threads - 1) / threads * threads * 5 <= units * 7) {
+    pool::parallel_for(units, 1, [&](size_t begin, size_t end) {
+      const BackwardScratch<T> s = own();
+      for (size_t unit = begin; unit < end; ++unit) KeyHead(b, s, unit);
+    });
+    return;
+  }
+  const size_t key_tiles = b.key_tiles(), query_tiles = b.query_tiles();
+  const size_t key_tasks = units * key_tiles;
+  pool::parallel_for(
+      key_tasks + a.batch * a.heads * query_tiles, 1, [&](size_t begin, size_t end) {
+        const BackwardScratch<T> s = own();
+        for (size_t task = begin; task < end; ++task) {
+          if (task < key_tasks) {
+            const size_t unit = task / key_tiles;
+            KeyTile(b, s, unit / a.kv_heads, unit % a.kv_heads, task % key_tiles, false);
+          } else {
+            const size_t at = task - key_tasks, unit = at / query_tiles;
+            QueryTile(b, s, unit / a.heads, unit % a.heads, query_tiles - 1 - at % query_tiles);
+          }
+        }
+      });
+}
+
+template <class T>
+size_t DotElements(const Attention& a) {
+  return RoundedUp(a.batch * a.heads * a.queries, 16);
+}
+
+template <class T>
+void BackwardOf(const Attention& a, const T* q, const T* k, const T* v, const T* out, const T* lse,
+                const T* dout, T* dq, T* dk, T* dv, std::byte* scratch) {
+  T* dots = reinterpret_cast<T*>(scratch);
+  RunBackward(Backward<T>{a, q, k, v, out, lse, dout, dq, dk, dv, dots, dots + DotElements<T>(a),
+                          BackwardScratch<T>(nullptr, a.size).elements});
+}
+
+void BackwardF32(const Attention& a, const float* q, const float* k, const float* v,
+                 const float* out, const float* lse, const float* dout, float* dq, float* dk,
+                 float* dv, std::byte* scratch) {
+  BackwardOf(a, q, k, v, out, lse, dout, dq, dk, dv, scratch);
+}
+void BackwardF64(const Attention& a, const double* q, const double* k, const double* v,
+                 const double* out, const double* lse, const double* dout, double* dq, double* dk,
+                 double* dv, std::byte* scratch) {
+  BackwardOf(a, q, k, v, out, lse, dout, dq, dk, dv, scratch);
+}
+size_t BackwardElements(const Attention& a, size_t threads) {
+  return DotElements<float>(a) + BackwardScratch<float>(nullptr, a.size).elements * threads;
+}
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+
+HWY_EXPORT(BackwardF32);
+HWY_EXPORT(BackwardF64);
+HWY_EXPORT(BackwardElements);
+
+}  // namespace
+
+template <class T>
+std::size_t attention_backward_scratch(const Attention& a) {
+  return sizeof(T) * HWY_DYNAMIC_DISPATCH(BackwardElements)(
+                         a, static_cast<std::size_t>(pool::threads()));
+}
+template std::size_t attention_backward_scratch<float>(const Attention&);
+template std::size_t attention_backward_scratch<double>(const Attention&);
+
+template <>
+void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
+                        const float* out, const float* lse, const float* dout, float* dq, float* dk,
+                        float* dv, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(BackwardF32)(a, q, k, v, out, lse, dout, dq, dk, dv, scratch.data());
+}
+template <>
+void attention_backward(const Attention& a, const double* q, const double* k, const double* v,
+                        const double* out, const double* lse, const double* dout, double* dq,
+                        double* dk, double* dv, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(BackwardF64)(a, q, k, v, out, lse, dout, dq, dk, dv, scratch.data());
+}
+
+}  // namespace ebb::kernels
+#endif

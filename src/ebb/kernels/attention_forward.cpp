@@ -1,0 +1,310 @@
+// The way forward. Scores are computed transposed, keys down and a panel of queries across, so that
+// the running maximum and sum of a query are lanes of a vector, keys and values are used as they
+// lie, and only the queries, once a tile, are turned.
+#include <algorithm>
+#include <utility>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/attention.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/attention_forward.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/attention-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr size_t kKeys = kAttentionKeys;
+constexpr size_t kQueries = 256;     // of a task: they share copies of the key tiles
+constexpr size_t kWidestPanel = 32;  // of any target
+
+// What a thread works with, by element. Sizes hold for every target.
+template <class T>
+struct ForwardScratch {
+  T* turned;   // queries: panels of [size][width]
+  T* keys;     // [kKeys][size]
+  T* values;   // [kKeys][padded]
+  T* weights;  // [kKeys][width]
+  T* factors;  // likewise: dropout
+  T* out;      // [kQueries][padded]
+  T* top;      // [kQueries]: running maximum, times scale, base 2
+  T* sum;      // [kQueries]
+  size_t elements;
+
+  ForwardScratch(T* at, size_t size) {
+    const T* begin = at;
+    const auto take = [&](size_t n) { return std::exchange(at, at + RoundedUp(n, 16)); };
+    const size_t padded = RoundedUp(size, kWidestPanel);
+    turned = take(kQueries * size);
+    keys = take(kKeys * size);
+    values = take(kKeys * padded);
+    weights = take(kKeys * kWidestPanel);
+    factors = take(kKeys * kWidestPanel);
+    out = take(kQueries * padded);
+    top = take(kQueries);
+    sum = take(kQueries);
+    elements = static_cast<size_t>(at - begin);
+  }
+};
+
+template <class T>
+struct Forward {
+  const Attention& a;
+  const T *q, *k, *v;
+  T *out, *lse;
+  T* scratch;
+  size_t scratch_elements;  // of each thread
+
+  size_t tiles() const { return (a.queries + kQueries - 1) / kQueries; }
+  size_t tasks() const { return a.batch * a.heads * tiles(); }
+};
+
+// A panel of queries [i, i + n) against keys [first, last) of the tile that starts at `tile`.
+template <class T>
+struct Panel {
+  size_t batch, head;
+  size_t i, n;
+  size_t tile;
+  KeyRange keys;
+};
+
+// Scores that do not count become -inf.
+template <class T>
+HWY_NOINLINE void HideScores(const Attention& a, const Panel<T>& p, T* scores) {
+  const size_t width = PanelColumns<T>();
+  const T hidden = -std::numeric_limits<T>::infinity();
+  const size_t rows = p.keys.end - p.keys.begin;
+  for (size_t c = 0; c < p.n; ++c) {
+    const KeyRange own = KeysOf(a, p.i + c, p.keys.begin, p.keys.end);
+    const size_t begin = own.begin - p.keys.begin, end = own.end - p.keys.begin;
+    for (size_t r = 0; r < begin; ++r) scores[r * width + c] = hidden;
+    for (size_t r = end; r < rows; ++r) scores[r * width + c] = hidden;
+  }
+  if (a.mask == nullptr) return;
+  for (size_t c = 0; c < p.n; ++c) {
+    const size_t row = a.mask_by_query ? p.batch * a.queries + p.i + c : p.batch;
+    const bool* mask = a.mask + row * a.keys + p.keys.begin;
+    for (size_t r = 0; r < rows; ++r) {
+      if (!mask[r]) scores[r * width + c] = hidden;
+    }
+  }
+}
+
+// Scores to weights, in place, going on from the maximum and the sum so far; gives in `factor` what
+// the sums so far are to be multiplied by, and whether that is anything but 1.
+template <class T>
+HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T scale, T* top, T* sum, T* factor) {
+  const AttentionTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d), width = 2 * lanes;
+  const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity()), vscale = hn::Set(d, scale);
+  V most0 = lowest, most1 = lowest;
+  for (size_t r = 0; r < rows; ++r) {
+    most0 = hn::Max(most0, hn::LoadU(d, weights + r * width));
+    most1 = hn::Max(most1, hn::LoadU(d, weights + r * width + lanes));
+  }
+  const V old0 = hn::LoadU(d, top), old1 = hn::LoadU(d, top + lanes);
+  most0 = hn::Max(old0, hn::Mul(most0, vscale));
+  most1 = hn::Max(old1, hn::Mul(most1, vscale));
+  hn::StoreU(most0, d, top);
+  hn::StoreU(most1, d, top + lanes);
+  // Where no key has been seen, any finite number does: all weights are 0.
+  const V from0 = hn::IfThenZeroElse(hn::Eq(most0, lowest), most0);
+  const V from1 = hn::IfThenZeroElse(hn::Eq(most1, lowest), most1);
+  const V factor0 = WeightOf<T>(d, hn::Sub(old0, from0));
+  const V factor1 = WeightOf<T>(d, hn::Sub(old1, from1));
+  V sum0 = hn::Mul(hn::LoadU(d, sum), factor0), sum1 = hn::Mul(hn::LoadU(d, sum + lanes), factor1);
+  for (size_t r = 0; r < rows; ++r) {
+    T* at = weights + r * width;
+    const V w0 = WeightOf<T>(d, hn::MulSub(hn::LoadU(d, at), vscale, from0));
+    const V w1 = WeightOf<T>(d, hn::MulSub(hn::LoadU(d, at + lanes), vscale, from1));
+    sum0 = hn::Add(sum0, w0);
+    sum1 = hn::Add(sum1, w1);
+    hn::StoreU(w0, d, at);
+    hn::StoreU(w1, d, at + lanes);
+  }
+  hn::StoreU(sum0, d, sum);
+  hn::StoreU(sum1, d, sum + lanes);
+  hn::StoreU(factor0, d, factor);
+  hn::StoreU(factor1, d, factor + lanes);
+  const V one = hn::Set(d, T(1));
+  return !hn::AllTrue(d, hn::And(hn::Eq(factor0, one), hn::Eq(factor1, one)));
+}
+
+template <class T>
+HWY_NOINLINE void ScaleRows(T* rows, size_t count, size_t padded, const T* factors) {
+  const AttentionTag<T> d;
+  for (size_t r = 0; r < count; ++r, rows += padded) {
+    const auto factor = hn::Set(d, factors[r]);
+    for (size_t i = 0; i < padded; i += hn::Lanes(d)) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, rows + i), factor), d, rows + i);
+    }
+  }
+}
+
+template <class T>
+HWY_NOINLINE void DropWeights(const Attention& a, const Panel<T>& p, T* weights, T* factors) {
+  const AttentionTag<T> d;
+  const size_t width = PanelColumns<T>(), rows = p.keys.end - p.keys.begin;
+  for (size_t c = 0; c < p.n; ++c) {
+    const size_t row = (p.batch * a.heads + p.head) * a.queries + p.i + c;
+    DropoutFactors(a, row, p.keys.begin, rows, factors + c, width);
+  }
+  for (size_t i = 0; i < rows * width; i += hn::Lanes(d)) {
+    const auto kept = hn::Mul(hn::LoadU(d, weights + i), hn::LoadU(d, factors + i));
+    hn::StoreU(kept, d, weights + i);
+  }
+}
+
+template <class T>
+void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p, size_t panel) {
+  const Attention& a = f.a;
+  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const size_t rows = p.keys.end - p.keys.begin, above = p.keys.begin - p.tile;
+  const RowGroups by_key(rows), by_query(p.n);
+  Product<T>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size, 1,
+             s.turned + panel * a.size * width, width, 0, s.weights, width, width, true);
+  const KeyRange all = KeysOf(a, p.i, p.keys.begin, p.keys.end);
+  const KeyRange last = KeysOf(a, p.i + p.n - 1, p.keys.begin, p.keys.end);
+  if (a.mask || all.end != p.keys.end || last.begin != p.keys.begin)
+    HideScores(a, p, s.weights);
+
+  const size_t row = panel * width;
+  HWY_ALIGN_MAX T factor[kWidestPanel];
+  const T scale = static_cast<T>(a.scale * 1.44269504088896340736);
+  T* out = s.out + row * padded;
+  if (Weigh(s.weights, rows, scale, s.top + row, s.sum + row, factor))
+    ScaleRows(out, p.n, padded, factor);
+  if (a.dropout > 0) DropWeights(a, p, s.weights, s.factors);
+  Product<T>(by_query, 0, by_query.count, rows, s.weights, 1, width, s.values + above * padded,
+             padded, width, out, padded, padded, false);
+}
+
+// out and lse of one tile of queries, from sums.
+template <class T>
+void Finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_t head, size_t i0,
+            size_t n) {
+  const Attention& a = f.a;
+  const AttentionTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const size_t lanes = hn::Lanes(d), padded = RoundedUp(a.size, PanelColumns<T>());
+  for (size_t i = 0; i < n; ++i) {
+    const T sum = s.sum[i];
+    const V divisor = hn::Set(d, sum == 0 ? T(1) : sum);
+    const T* from = s.out + i * padded;
+    T* to = f.out + ((batch * a.queries + i0 + i) * a.heads + head) * a.size;
+    size_t c = 0;
+    for (; c + lanes <= a.size; c += lanes) {
+      hn::StoreU(hn::Div(hn::LoadU(d, from + c), divisor), d, to + c);
+    }
+    if (c < a.size) {
+      HWY_ALIGN_MAX T rest[kWidestPanel];
+      hn::Store(hn::Div(hn::LoadU(d, from + c), divisor), d, rest);
+      std::memcpy(to + c, rest, (a.size - c) * sizeof(T));
+    }
+  }
+  const T infinity = std::numeric_limits<T>::infinity();
+  for (size_t i = 0; i < n; i += lanes) {  // in place of the sums, whose rows are whole vectors
+    const V sum = hn::LoadU(d, s.sum + i), top = hn::LoadU(d, s.top + i);
+    const V log2 = hn::MulAdd(Log(d, sum), hn::Set(d, T(1.44269504088896340736)), top);
+    hn::StoreU(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, infinity), log2), d, s.sum + i);
+  }
+  std::memcpy(f.lse + (batch * a.heads + head) * a.queries + i0, s.sum, n * sizeof(T));
+}
+
+template <class T>
+void ForwardTask(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
+  const Attention& a = f.a;
+  const size_t tiles = f.tiles(), tile = tiles - 1 - task % tiles;  // the longest rows first
+  const size_t head = task / tiles % a.heads, batch = task / tiles / a.heads;
+  const size_t kv = head / (a.heads / a.kv_heads);
+  const size_t i0 = tile * kQueries, n = std::min(kQueries, a.queries - i0);
+  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const size_t panels = (n + width - 1) / width;
+
+  const T* q = f.q + (batch * a.queries + i0) * a.q_row + head * a.size;
+  for (size_t p = 0; p < panels; ++p) {
+    PackTurned<T, T>(q + p * width * a.q_row, a.q_row, std::min(width, n - p * width), a.size,
+                     s.turned + p * a.size * width, width);
+  }
+  std::fill_n(s.out, n * padded, T(0));
+  std::fill_n(s.top, kQueries, -std::numeric_limits<T>::infinity());
+  std::fill_n(s.sum, kQueries, T(0));
+
+  const KeyRange seen = KeysOf(a, i0, i0 + n, 0, a.keys);
+  for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
+    const size_t first = std::max(k0, seen.begin), last = std::min(k0 + kKeys, seen.end);
+    const T* k = f.k + (batch * a.keys + first) * a.k_row + kv * a.size;
+    const T* v = f.v + (batch * a.keys + first) * a.v_row + kv * a.size;
+    CopyRows(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size);
+    CopyRows(v, a.v_row, last - first, a.size, s.values + (first - k0) * padded, padded);
+    for (size_t p = 0; p < panels; ++p) {
+      const size_t i = i0 + p * width, count = std::min(width, n - p * width);
+      const Panel<T> panel{batch, head, i, count, k0, KeysOf(a, i, i + count, first, last)};
+      if (!panel.keys.empty()) AddKeys(f, s, panel, p);
+    }
+  }
+  Finish(f, s, batch, head, i0, n);
+}
+
+template <class T>
+void RunForward(const Attention& a, const T* q, const T* k, const T* v, T* out, T* lse,
+                std::byte* scratch) {
+  const size_t elements = ForwardScratch<T>(nullptr, a.size).elements;
+  const Forward<T> f{a, q, k, v, out, lse, reinterpret_cast<T*>(scratch), elements};
+  pool::parallel_for(f.tasks(), 1, [&](size_t begin, size_t end) {
+    const auto thread = static_cast<size_t>(pool::thread_index());
+    const ForwardScratch<T> s(f.scratch + thread * f.scratch_elements, f.a.size);
+    for (size_t task = begin; task < end; ++task) ForwardTask(f, task, s);
+  });
+}
+
+void ForwardF32(const Attention& a, const float* q, const float* k, const float* v, float* out,
+                float* lse, std::byte* scratch) {
+  RunForward(a, q, k, v, out, lse, scratch);
+}
+void ForwardF64(const Attention& a, const double* q, const double* k, const double* v, double* out,
+                double* lse, std::byte* scratch) {
+  RunForward(a, q, k, v, out, lse, scratch);
+}
+size_t ForwardElements(size_t size) { return ForwardScratch<float>(nullptr, size).elements; }
+
+}  // namespace
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+namespace {
+
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(ForwardElements);
+
+}  // namespace
+
+template <class T>
+std::size_t attention_scratch(const Attention& a) {
+  return HWY_DYNAMIC_DISPATCH(ForwardElements)(a.size) * sizeof(T) *
+         static_cast<std::size_t>(pool::threads());
+}
+template std::size_t attention_scratch<float>(const Attention&);
+template std::size_t attention_scratch<double>(const Attention&);
+
+template <>
+void attention(const Attention& a, const float* q, const float* k, const float* v, float* out,
+               float* lse, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(ForwardF32)(a, q, k, v, out, lse, scratch.data());
+}
+template <>
+void attention(const Attention& a, const double* q, const double* k, const double* v, double* out,
+               double* lse, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(ForwardF64)(a, q, k, v, out, lse, scratch.data());
+}
+
+}  // namespace ebb::kernels
+#endif

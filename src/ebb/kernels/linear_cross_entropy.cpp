@@ -1,0 +1,233 @@
+#include "ebb/kernels/linear_cross_entropy.hpp"
+
+#include <algorithm>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/gemm.hpp"
+#include "ebb/kernels/linear_cross_entropy_rows.hpp"
+#include "ebb/kernels/rows.hpp"
+
+namespace ebb::kernels {
+namespace {
+
+constexpr std::size_t kMostRows = 1024;      // of a tile: more do not make the products quicker
+constexpr std::size_t kMostClasses = 4096;   // likewise, and the tile stays in the cache
+constexpr std::size_t kLeastKeptRows = 48;   // fewer: making logits twice is quicker
+constexpr std::size_t kPad = 64;             // bytes between rows of a tile: no power of two apart
+
+constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+constexpr std::size_t round_up(std::size_t a, std::size_t b) { return ceil_div(a, b) * b; }
+
+// The three products, for r rows and c classes of a tile that starts at `logits`.
+struct Products {
+  const LinearShape& shape;
+  std::size_t r, c;
+  const void *x, *weight;
+  void* logits;
+
+  std::size_t ld() const { return c + kPad / shape.element; }
+  Storage type() const { return shape.element == 8 ? Storage::f64 : Storage::f32; }
+  Gemm to_logits() const {
+    return {.m = r, .n = c, .k = shape.width, .a = {x, type(), shape.width, false},
+            .b = {weight, type(), shape.width, true}, .c = logits, .ldc = ld(), .c_type = type()};
+  }
+  Gemm to_dx(void* dx, bool first) const {
+    return {.m = r, .n = shape.width, .k = c, .a = {logits, type(), ld(), false},
+            .b = {weight, type(), shape.width, false}, .c = dx, .ldc = shape.width,
+            .c_type = type(), .accumulate = !first};
+  }
+  Gemm to_dweight(void* dweight, bool first) const {
+    return {.m = c, .n = shape.width, .k = r, .a = {logits, type(), ld(), true},
+            .b = {x, type(), shape.width, false}, .c = dweight, .ldc = shape.width,
+            .c_type = type(), .accumulate = !first};
+  }
+};
+
+// What lies where in the scratch.
+struct Layout {
+  std::size_t products, row_state, logits, all;
+
+  Layout(const LinearShape& shape, const LinearTiles& tiles) : products(0) {
+    const std::size_t last_rows = shape.rows % tiles.rows;
+    const std::size_t last_classes = shape.classes % tiles.classes;
+    for (const std::size_t r : {tiles.rows, last_rows}) {
+      for (const std::size_t c : {tiles.classes, last_classes}) {
+        const Products p{shape, r, c, nullptr, nullptr, nullptr};
+        products = std::max(products, gemm_scratch(p.to_logits()));
+        if (!shape.backward) continue;
+        products = std::max({products, gemm_scratch(p.to_dx(nullptr, false)),
+                             gemm_scratch(p.to_dweight(nullptr, false))});
+      }
+    }
+    products = round_up(products, 64);
+    row_state = round_up(tiles.rows * sizeof(LinearRow<float>) / 4 * shape.element, 64);
+    const std::size_t held = tiles.keep ? ceil_div(shape.classes, tiles.classes) : 1;
+    const std::size_t line = tiles.keep ? shape.classes : std::min(shape.classes, tiles.classes);
+    logits = tiles.rows * (line * shape.element + held * kPad);
+    all = products + row_state + logits;
+  }
+};
+
+template <class T, class Label>
+class Work {
+ public:
+  Work(const LinearShape& shape, const T* x, const T* weight, const Label* labels,
+       const SparseTargets& targets, std::span<std::byte> scratch)
+      : shape_(shape),
+        tiles_(linear_tiles(shape, scratch.size())),
+        x_(x),
+        weight_(weight),
+        labels_(labels),
+        ignore_(targets.ignore_index),
+        smoothing_(static_cast<T>(targets.smoothing)) {
+    const Layout layout(shape, tiles_);
+    products_ = scratch.first(layout.products);
+    rows_ = reinterpret_cast<LinearRow<T>*>(scratch.data() + layout.products);
+    logits_ = scratch.data() + layout.products + layout.row_state;
+  }
+
+  // `gradients` may be null.
+  void run(const LinearGradients<T>* gradients, T* sum, std::int64_t* count) {
+    for (first_ = 0; first_ < shape_.rows; first_ += tiles_.rows) {
+      r_ = std::min(tiles_.rows, shape_.rows - first_);
+      std::fill_n(rows_, r_, LinearRow<T>());
+      for (std::size_t c = 0; c < shape_.classes; c += tiles_.classes) {
+        gemm(tile(c).to_logits(), products_);
+        add_classes(tile(c), c);
+      }
+      add_losses(sum, count);
+      if (gradients == nullptr) continue;
+      T* dx = gradients->dx + first_ * shape_.width;
+      for (std::size_t c = 0; c < shape_.classes; c += tiles_.classes) {
+        const Products p = tile(c);
+        if (!tiles_.keep) gemm(p.to_logits(), products_);
+        to_gradient(p, c, gradients->upstream);
+        gemm(p.to_dx(dx, c == 0), products_);
+        gemm(p.to_dweight(gradients->dweight + c * shape_.width,
+                          gradients->from_zero && first_ == 0),
+             products_);
+      }
+    }
+    if (gradients == nullptr) return;
+    if (shape_.classes == 0) std::fill_n(gradients->dx, shape_.rows * shape_.width, T(0));
+    if (shape_.rows == 0 && gradients->from_zero)
+      std::fill_n(gradients->dweight, shape_.classes * shape_.width, T(0));
+  }
+
+ private:
+  Products tile(std::size_t c) const {
+    const std::size_t before = c * sizeof(T) + c / tiles_.classes * kPad;  // of each row
+    return {shape_, r_, std::min(tiles_.classes, shape_.classes - c), x_ + first_ * shape_.width,
+            weight_ + c * shape_.width, logits_ + (tiles_.keep ? r_ * before : 0)};
+  }
+
+  // f(row of the tile, its logits, its label's place in them or anything from p.c on).
+  template <class F>
+  void each_row(const Products& p, std::size_t c, F&& f) {
+    const std::size_t cost = 32 + p.c * (sizeof(T) == 8 ? 16 : 4);
+    pool::parallel_for(r_, grain_for(cost), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t row = begin; row < end; ++row) {
+        f(row, static_cast<T*>(p.logits) + row * p.ld(),
+          static_cast<std::size_t>(labels_[first_ + row]) - c);
+      }
+    });
+  }
+  bool ignored(std::size_t row) const { return labels_[first_ + row] == ignore_; }
+
+  void add_classes(const Products& p, std::size_t c) {
+    each_row(p, c, [&](std::size_t row, const T* logits, std::size_t label) {
+      if (ignored(row)) return;
+      functions_.add(logits, p.c, smoothing_ != 0, rows_[row]);
+      if (label < p.c) rows_[row].at_label = logits[label];
+    });
+  }
+
+  void add_losses(T* sum, std::int64_t* count) {
+    for (std::size_t row = 0; row < r_; ++row) {
+      if (ignored(row)) continue;
+      *sum += functions_.loss(rows_[row], shape_.classes, smoothing_);
+      ++*count;
+    }
+  }
+
+  void to_gradient(const Products& p, std::size_t c, T upstream) {
+    const T spread = upstream * (smoothing_ / static_cast<T>(shape_.classes));
+    each_row(p, c, [&](std::size_t row, T* logits, std::size_t label) {
+      if (ignored(row)) {
+        std::fill_n(logits, p.c, T(0));
+        return;
+      }
+      functions_.gradient(logits, p.c, rows_[row], upstream, spread);
+      if (label < p.c) logits[label] -= upstream * (1 - smoothing_);
+    });
+  }
+
+  const LinearShape shape_;
+  const LinearTiles tiles_;
+  const T *x_, *weight_;
+  const Label* labels_;
+  const std::int64_t ignore_;
+  const T smoothing_;
+  const LinearRowFunctions<T> functions_ = linear_row_functions<T>();
+  std::span<std::byte> products_;
+  LinearRow<T>* rows_;
+  std::byte* logits_;
+  std::size_t first_ = 0, r_ = 0;  // rows of the tile at hand
+};
+
+}  // namespace
+
+LinearTiles linear_tiles(const LinearShape& shape, std::size_t scratch) {
+  const auto fits = [&](const LinearTiles& t) { return linear_scratch(shape, t) <= scratch; };
+  const std::size_t all = std::max<std::size_t>(1, shape.rows);
+  const std::size_t classes = std::max<std::size_t>(1, shape.classes);
+  if (shape.backward) {
+    for (std::size_t parts = 1;; ++parts) {
+      const LinearTiles t{ceil_div(all, parts), std::min(kMostClasses, classes), true};
+      if (t.rows < std::min(all, kLeastKeptRows)) break;
+      if (fits(t)) return t;
+    }
+  }
+  for (std::size_t parts = ceil_div(all, kMostRows);; ++parts) {
+    LinearTiles t{ceil_div(all, parts), kMostClasses, false};
+    for (; t.classes >= kLinearBlock; t.classes /= 2) {
+      const LinearTiles tried{t.rows, std::min(t.classes, classes), false};
+      if (fits(tried) || (t.rows == 1 && t.classes == kLinearBlock)) return tried;
+    }
+  }
+}
+
+std::size_t linear_scratch(const LinearShape& shape, const LinearTiles& tiles) {
+  return Layout(shape, tiles).all;
+}
+
+template <class T, class Label>
+void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
+                          const Label* labels, const SparseTargets& targets, T* sum,
+                          std::int64_t* count, std::span<std::byte> scratch) {
+  Work<T, Label>(shape, x, weight, labels, targets, scratch).run(nullptr, sum, count);
+}
+
+template <class T, class Label>
+void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T* weight,
+                                   const Label* labels, const SparseTargets& targets,
+                                   const LinearGradients<T>& gradients, T* sum,
+                                   std::int64_t* count, std::span<std::byte> scratch) {
+  Work<T, Label>(shape, x, weight, labels, targets, scratch).run(&gradients, sum, count);
+}
+
+#define EBB_LINEAR(T, Label)                                                                     \
+  template void linear_cross_entropy(const LinearShape&, const T*, const T*, const Label*,       \
+                                     const SparseTargets&, T*, std::int64_t*,                    \
+                                     std::span<std::byte>);                                      \
+  template void linear_cross_entropy_backward(const LinearShape&, const T*, const T*,            \
+                                              const Label*, const SparseTargets&,                \
+                                              const LinearGradients<T>&, T*, std::int64_t*,      \
+                                              std::span<std::byte>);
+EBB_LINEAR(float, std::int32_t)
+EBB_LINEAR(float, std::int64_t)
+EBB_LINEAR(double, std::int32_t)
+EBB_LINEAR(double, std::int64_t)
+#undef EBB_LINEAR
+
+}  // namespace ebb::kernels

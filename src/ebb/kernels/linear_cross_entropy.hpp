@@ -1,0 +1,63 @@
+// Cross-entropy of softmax(x · weightᵀ) and a label for each row, in tiles: the logits never stand
+// as a whole. T is float or double.
+//
+// The way back keeps the logits of some rows, all classes of them, where the scratch holds enough
+// rows for the products to be quick: three products. With less scratch it makes every logit twice,
+// once for the sum of the row's exponentials and once for its gradient: four products.
+//
+// Bits: they do not depend on the tiles. A row's exponentials are summed in blocks of kLinearBlock
+// classes, each with its own maximum, in the canonical order of a row; the blocks follow one
+// another. dx is one chain over the classes, dweight one over the rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ebb/kernels/loss.hpp"
+
+namespace ebb::kernels {
+
+inline constexpr std::size_t kLinearBlock = 512;
+
+struct LinearShape {
+  std::size_t rows = 0, classes = 0, width = 0;  // x (rows, width), weight (classes, width)
+  std::size_t element = 4;                       // bytes of T
+  bool backward = false;
+};
+
+// Rows and classes of a tile. `keep`: the tiles of all classes are held at once.
+struct LinearTiles {
+  std::size_t rows = 0, classes = 0;
+  bool keep = false;
+  bool operator==(const LinearTiles&) const = default;
+};
+
+// The quickest tiles in so much scratch, and the scratch that tiles need: functions of sizes and
+// pool::threads() only.
+LinearTiles linear_tiles(const LinearShape& shape, std::size_t scratch);
+std::size_t linear_scratch(const LinearShape& shape, const LinearTiles& tiles);
+
+// Adds the loss to *sum and the number of rows that were not ignored to *count. Labels are in
+// range (first_bad_label). Tiles are those of the scratch's size.
+template <class T, class Label>
+void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
+                          const Label* labels, const SparseTargets& targets, T* sum,
+                          std::int64_t* count, std::span<std::byte> scratch);
+
+// The gradients of the sum, times upstream; and sum and count as above. dweight is added to what
+// is there, or with `from_zero` written.
+template <class T>
+struct LinearGradients {
+  T upstream;
+  T* dx;
+  T* dweight;
+  bool from_zero;
+};
+template <class T, class Label>
+void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T* weight,
+                                   const Label* labels, const SparseTargets& targets,
+                                   const LinearGradients<T>& gradients, T* sum,
+                                   std::int64_t* count, std::span<std::byte> scratch);
+
+}  // namespace ebb::kernels

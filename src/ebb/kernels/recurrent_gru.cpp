@@ -1,0 +1,282 @@
+#include <algorithm>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/recurrent.hpp"
+#include "ebb/kernels/recurrent_blocks.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/recurrent_gru.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/recurrent-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+using recurrent::Layout;
+using recurrent::Own;
+using recurrent::Steps;
+using recurrent::takes_part;
+
+constexpr int kGates = 3;
+
+template <class T>
+struct ForwardRow {
+  T *gates, *hidden_n, *h, *h_next;  // at the first unit
+  const T *gates_in, *made, *h_before;
+  std::size_t hidden;
+  bool takes_part;
+};
+
+template <class T, class Amount>
+HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amount) {
+  const RowTag<T> d;
+  const std::size_t lanes = hn::Lanes(d), n = row.hidden;
+  const auto before = hn::Load(d, row.h_before + u);
+  if (HWY_UNLIKELY(!row.takes_part)) {
+    const auto zero = hn::Zero(d);
+    for (std::size_t g = 0; g < kGates; ++g) store<T>(zero, row.gates + g * n + u, amount);
+    store<T>(zero, row.hidden_n + u, amount);
+    store<T>(zero, row.h + u, amount);
+    hn::Store(before, d, row.h_next + u);
+    return;
+  }
+  const auto reset = Sigmoid(d, hn::Load(d, row.made));
+  const auto update = Sigmoid(d, hn::Load(d, row.made + lanes));
+  const auto hidden_n = hn::Load(d, row.made + 2 * lanes);
+  const auto fresh = Tanh(d, hn::MulAdd(reset, hidden_n, load(row.gates_in + 2 * n + u, amount)));
+  const auto h = hn::MulAdd(update, hn::Sub(before, fresh), fresh);
+  store<T>(reset, row.gates + u, amount);
+  store<T>(update, row.gates + n + u, amount);
+  store<T>(fresh, row.gates + 2 * n + u, amount);
+  store<T>(hidden_n, row.hidden_n + u, amount);
+  store<T>(h, row.h + u, amount);
+  hn::Store(h, d, row.h_next + u);
+}
+
+// Where the chains start: reset and update from what the input gives them, new from its bias.
+template <class T, class Amount>
+HWY_INLINE void StartGates(const T* from, std::size_t hidden, const T* bias_n, T* made,
+                           Amount amount) {
+  const RowTag<T> d;
+  constexpr std::size_t kLinesAhead = 3;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Store(load(from, amount), d, made);
+  hn::Store(load(from + hidden, amount), d, made + lanes);
+  hn::Store(load(bias_n, amount), d, made + 2 * lanes);
+  for (std::size_t g = 0; g < kGates; ++g)
+    hwy::Prefetch(from + g * hidden + kLinesAhead * 64 / sizeof(T));
+}
+
+template <class T, class Amount>
+HWY_INLINE void ForwardPanel(const Gru<T>& call, const T* panel, std::size_t row, std::size_t rows,
+                             std::size_t step, const T* h_now, T* h_next, const Own<T>& own,
+                             std::size_t pitch, std::size_t u, Amount amount) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden, width = kGates * hn::Lanes(RowTag<T>());
+  const std::size_t time = Steps(over).time(step);
+  for (std::size_t r = 0; r < rows; ++r) {
+    StartGates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n, call.bias_n + u,
+               own.made + r * width, amount);
+  }
+  Product<kGates, T>(rows, n, h_now, pitch, panel, own.made, width);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t at = (row + r) * over.steps + time;
+    const ForwardRow<T> units{call.gates + at * kGates * n,
+                              call.hidden_n + at * n,
+                              call.h + at * n,
+                              h_next + r * pitch,
+                              call.gates_in + at * kGates * n,
+                              own.made + r * width,
+                              h_now + r * pitch,
+                              n,
+                              takes_part(over, row + r, time)};
+    ForwardUnits(units, u, amount);
+  }
+}
+
+// Rows of one block through all steps.
+template <class T>
+HWY_NOINLINE void ForwardBlock(const Gru<T>& call, const Layout& layout, T* scratch,
+                               std::size_t row, std::size_t rows) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden, pitch = layout.row, panel = kGates * n;
+  const Own<T> own(scratch, layout);
+  T *h_now = own.first, *h_next = own.second;
+  std::fill(h_now, h_now + rows * pitch, T(0));
+  for (std::size_t r = 0; call.state && r < rows; ++r) {
+    const T* from = call.state + (row + r) * n;
+    std::copy(from, from + n, h_now + r * pitch);
+  }
+  for (std::size_t step = 0; step < over.steps; ++step) {
+    EachUnits<T>(n, [&](std::size_t u, auto amount) EBB_ROW_LAMBDA {
+      ForwardPanel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
+                   amount);
+    });
+    std::swap(h_now, h_next);
+  }
+  for (std::size_t r = 0; r < rows; ++r)
+    std::copy(h_now + r * pitch, h_now + r * pitch + n, call.last + (row + r) * n);
+}
+
+template <class T>
+struct BackRow {
+  const T *gates, *hidden_n, *h_before, *dh_out;  // dh_out: or none
+  T *dgates, *dhidden_n, *dh;
+  std::size_t hidden;
+};
+
+// dh takes in the output's gradient and keeps what goes straight to the state before; the product
+// adds the rest.
+template <class T, class Amount>
+HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
+  const RowTag<T> d;
+  const std::size_t n = row.hidden;
+  const auto one = hn::Set(d, T(1));
+  const auto reset = load(row.gates + u, amount), update = load(row.gates + n + u, amount);
+  const auto fresh = load(row.gates + 2 * n + u, amount);
+  const auto hidden_n = load(row.hidden_n + u, amount), before = load(row.h_before + u, amount);
+  auto dh = hn::Load(d, row.dh + u);
+  if (row.dh_out) dh = hn::Add(dh, load(row.dh_out + u, amount));
+  const auto slope = [&](auto s) EBB_ROW_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
+  const auto dn = hn::Mul(hn::Mul(dh, hn::Sub(one, update)), hn::NegMulAdd(fresh, fresh, one));
+  store<T>(hn::Mul(hn::Mul(dn, hidden_n), slope(reset)), row.dgates + u, amount);
+  store<T>(hn::Mul(hn::Mul(dh, hn::Sub(before, fresh)), slope(update)), row.dgates + n + u, amount);
+  store<T>(dn, row.dgates + 2 * n + u, amount);
+  store<T>(hn::Mul(dn, reset), row.dhidden_n + u, amount);
+  hn::Store(hn::Mul(dh, update), d, row.dh + u);
+}
+
+template <class T>
+HWY_NOINLINE void BackGates(const BackRow<T>& row) {
+  EachUnits<T>(row.hidden,
+               [&](std::size_t u, auto amount) EBB_ROW_LAMBDA { BackUnits(row, u, amount); });
+}
+
+// h before a step that the row takes part in: in reverse, the step taken before may be one that it
+// does not take part in, whose output is zero.
+template <class T>
+const T* StateBefore(const GruBack<T>& call, const T* zeros, std::size_t row, std::size_t step) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden;
+  const std::size_t time = step > 0 ? Steps(over).time(step - 1) : 0;
+  if (step > 0 && takes_part(over, row, time)) return call.h + (row * over.steps + time) * n;
+  return call.state ? call.state + row * n : zeros;
+}
+
+template <class T>
+HWY_NOINLINE void BackBlock(const GruBack<T>& call, const Layout& layout, T* scratch,
+                            std::size_t row, std::size_t rows) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden, pitch = layout.row, depth = kGates * n;
+  const std::size_t width = kBackVectors * hn::Lanes(RowTag<T>());
+  const Own<T> own(scratch, layout);
+  T* dh = own.first;
+  std::fill(dh, dh + rows * pitch, T(0));
+  for (std::size_t r = 0; call.dlast && r < rows; ++r) {
+    const T* from = call.dlast + (row + r) * n;
+    std::copy(from, from + n, dh + r * pitch);
+  }
+  for (std::size_t step = over.steps; step-- > 0;) {
+    const std::size_t time = Steps(over).time(step);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t at = (row + r) * over.steps + time;
+      if (!takes_part(over, row + r, time)) {  // dh stays: a product with zeros adds nothing
+        std::fill(call.dgates + at * depth, call.dgates + (at + 1) * depth, T(0));
+        std::fill(call.dhidden_n + at * n, call.dhidden_n + (at + 1) * n, T(0));
+        continue;
+      }
+      BackGates<T>({call.gates + at * depth, call.hidden_n + at * n,
+                    StateBefore(call, own.zeros, row + r, step),
+                    call.dh ? call.dh + at * n : nullptr, call.dgates + at * depth,
+                    call.dhidden_n + at * n, dh + r * pitch, n});
+    }
+    const std::size_t at = row * over.steps + time;
+    for (std::size_t u = 0; u < n; u += width) {
+      const T* panel = scratch + u * depth;
+      Product<kBackVectors, T>(rows, 2 * n, call.dgates + at * depth, over.steps * depth, panel,
+                               dh + u, pitch);
+      Product<kBackVectors, T>(rows, n, call.dhidden_n + at * n, over.steps * n,
+                               panel + 2 * n * width, dh + u, pitch);
+    }
+  }
+  for (std::size_t r = 0; r < rows; ++r)
+    std::copy(dh + r * pitch, dh + r * pitch + n, call.dstate + (row + r) * n);
+}
+
+template <class T>
+void Run(const Gru<T>& call, T* scratch) {
+  const Layout layout(call.over, kGates);
+  const std::size_t n = call.over.hidden, lanes = hn::Lanes(RowTag<T>());
+  pool::parallel_for((n + lanes - 1) / lanes, PackGrain(kGates * n * lanes),
+                     [&](std::size_t begin, std::size_t end) {
+                       PackForward<kGates, T>(call.weight, n, scratch, begin, end);
+                     });
+  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t b = begin; b < end; ++b) {
+      const std::size_t row = layout.blocks.begin(b);
+      ForwardBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
+    }
+  });
+}
+
+template <class T>
+void Run(const GruBack<T>& call, T* scratch) {
+  const Layout layout(call.over, kGates);
+  const std::size_t n = call.over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
+  pool::parallel_for((n + width - 1) / width, PackGrain(kGates * n * width),
+                     [&](std::size_t begin, std::size_t end) {
+                       PackBackward<T>(call.weight, kGates * n, n, scratch, begin, end);
+                     });
+  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t b = begin; b < end; ++b) {
+      const std::size_t row = layout.blocks.begin(b);
+      BackBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
+    }
+  });
+}
+
+}  // namespace
+
+void GruF32(const Gru<float>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<float*>(scratch));
+}
+void GruF64(const Gru<double>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<double*>(scratch));
+}
+void GruBackF32(const GruBack<float>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<float*>(scratch));
+}
+void GruBackF64(const GruBack<double>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<double*>(scratch));
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+
+HWY_EXPORT(GruF32);
+HWY_EXPORT(GruF64);
+HWY_EXPORT(GruBackF32);
+HWY_EXPORT(GruBackF64);
+
+void gru(const Gru<float>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(GruF32)(call, scratch.data());
+}
+void gru(const Gru<double>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(GruF64)(call, scratch.data());
+}
+void gru_backward(const GruBack<float>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(GruBackF32)(call, scratch.data());
+}
+void gru_backward(const GruBack<double>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(GruBackF64)(call, scratch.data());
+}
+
+}  // namespace ebb::kernels
+#endif

@@ -1,0 +1,285 @@
+#include <algorithm>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/recurrent.hpp"
+#include "ebb/kernels/recurrent_blocks.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ebb/kernels/recurrent_lstm.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/recurrent-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace ebb::kernels::HWY_NAMESPACE {
+namespace {
+
+using recurrent::Layout;
+using recurrent::Own;
+using recurrent::Steps;
+using recurrent::takes_part;
+
+constexpr int kGates = 4;
+
+// Where a row's c before a step lies: in the state, or with the step taken before.
+template <class T>
+HWY_INLINE const T* CellBefore(const Recurrence& over, const T* cells, const T* state,
+                               const T* zeros, std::size_t row, std::size_t step) {
+  const std::size_t n = over.hidden;
+  if (step > 0) return cells + (row * over.steps + Steps(over).time(step - 1)) * n;
+  return state ? state + row * 2 * n + n : zeros;
+}
+
+template <class T>
+struct ForwardRow {
+  T *gates, *cell, *h, *h_next;  // at the first unit
+  const T *made, *cell_before, *h_before;
+  std::size_t hidden;
+  bool takes_part;
+};
+
+template <class T, class Amount>
+HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amount) {
+  const RowTag<T> d;
+  const std::size_t lanes = hn::Lanes(d), n = row.hidden;
+  const auto before = load(row.cell_before + u, amount);
+  if (HWY_UNLIKELY(!row.takes_part)) {
+    const auto zero = hn::Zero(d);
+    for (std::size_t g = 0; g < kGates; ++g) store<T>(zero, row.gates + g * n + u, amount);
+    store<T>(before, row.cell + u, amount);
+    store<T>(zero, row.h + u, amount);
+    hn::Store(hn::Load(d, row.h_before + u), d, row.h_next + u);
+    return;
+  }
+  const auto i = Sigmoid(d, hn::Load(d, row.made)), f = Sigmoid(d, hn::Load(d, row.made + lanes));
+  const auto g = Tanh(d, hn::Load(d, row.made + 2 * lanes));
+  const auto o = Sigmoid(d, hn::Load(d, row.made + 3 * lanes));
+  const auto c = hn::MulAdd(f, before, hn::Mul(i, g));
+  const auto h = hn::Mul(o, Tanh(d, c));
+  store<T>(i, row.gates + u, amount);
+  store<T>(f, row.gates + n + u, amount);
+  store<T>(g, row.gates + 2 * n + u, amount);
+  store<T>(o, row.gates + 3 * n + u, amount);
+  store<T>(c, row.cell + u, amount);
+  store<T>(h, row.h + u, amount);
+  hn::Store(h, d, row.h_next + u);
+}
+
+// What the input gives a row's gates, for one vector of units: where the chains start. Lines
+// further on are asked for: the rows are too many streams for the machine to foresee.
+template <class T, class Amount>
+HWY_INLINE void StartGates(const T* from, std::size_t hidden, T* made, Amount amount) {
+  const RowTag<T> d;
+  constexpr std::size_t kLinesAhead = 3;
+  for (std::size_t g = 0; g < kGates; ++g) {
+    hn::Store(load(from + g * hidden, amount), d, made + g * hn::Lanes(d));
+    hwy::Prefetch(from + g * hidden + kLinesAhead * 64 / sizeof(T));
+  }
+}
+
+template <class T, class Amount>
+HWY_INLINE void ForwardPanel(const Lstm<T>& call, const T* panel, std::size_t row, std::size_t rows,
+                             std::size_t step, const T* h_now, T* h_next, const Own<T>& own,
+                             std::size_t pitch, std::size_t u, Amount amount) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden, width = kGates * hn::Lanes(RowTag<T>());
+  const std::size_t time = Steps(over).time(step);
+  for (std::size_t r = 0; r < rows; ++r) {
+    StartGates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
+               own.made + r * width, amount);
+  }
+  Product<kGates, T>(rows, n, h_now, pitch, panel, own.made, width);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t at = (row + r) * over.steps + time;
+    const ForwardRow<T> units{call.gates + at * kGates * n,
+                              call.cells + at * n,
+                              call.h + at * n,
+                              h_next + r * pitch,
+                              own.made + r * width,
+                              CellBefore(over, call.cells, call.state, own.zeros, row + r, step),
+                              h_now + r * pitch,
+                              n,
+                              takes_part(over, row + r, time)};
+    ForwardUnits(units, u, amount);
+  }
+}
+
+// Rows of one block through all steps.
+template <class T>
+HWY_NOINLINE void ForwardBlock(const Lstm<T>& call, const Layout& layout, T* scratch,
+                               std::size_t row, std::size_t rows) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden, pitch = layout.row, panel = kGates * n;
+  const Own<T> own(scratch, layout);
+  T *h_now = own.first, *h_next = own.second;
+  std::fill(h_now, h_now + rows * pitch, T(0));
+  for (std::size_t r = 0; call.state && r < rows; ++r) {
+    const T* from = call.state + (row + r) * 2 * n;
+    std::copy(from, from + n, h_now + r * pitch);
+  }
+  for (std::size_t step = 0; step < over.steps; ++step) {
+    EachUnits<T>(n, [&](std::size_t u, auto amount) EBB_ROW_LAMBDA {
+      ForwardPanel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
+                   amount);
+    });
+    std::swap(h_now, h_next);
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    T* last = call.last + (row + r) * 2 * n;
+    const T* c = CellBefore(over, call.cells, call.state, own.zeros, row + r, over.steps);
+    std::copy(h_now + r * pitch, h_now + r * pitch + n, last);
+    std::copy(c, c + n, last + n);
+  }
+}
+
+template <class T>
+struct BackRow {
+  const T *gates, *cell, *cell_before, *dh_out;  // dh_out: or none
+  T *dgates, *dh, *dc;
+  std::size_t hidden;
+};
+
+// dh takes in the output's gradient and is used up: the product makes the next one in its place.
+template <class T, class Amount>
+HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
+  const RowTag<T> d;
+  const std::size_t n = row.hidden;
+  const auto one = hn::Set(d, T(1));
+  const auto i = load(row.gates + u, amount), f = load(row.gates + n + u, amount);
+  const auto g = load(row.gates + 2 * n + u, amount), o = load(row.gates + 3 * n + u, amount);
+  const auto before = load(row.cell_before + u, amount);
+  const auto t = Tanh(d, load(row.cell + u, amount));
+  auto dh = hn::Load(d, row.dh + u);
+  if (row.dh_out) dh = hn::Add(dh, load(row.dh_out + u, amount));
+  const auto dc = hn::MulAdd(hn::Mul(dh, o), hn::NegMulAdd(t, t, one), hn::Load(d, row.dc + u));
+  const auto slope = [&](auto s) EBB_ROW_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
+  store<T>(hn::Mul(hn::Mul(dc, g), slope(i)), row.dgates + u, amount);
+  store<T>(hn::Mul(hn::Mul(dc, before), slope(f)), row.dgates + n + u, amount);
+  store<T>(hn::Mul(hn::Mul(dc, i), hn::NegMulAdd(g, g, one)), row.dgates + 2 * n + u, amount);
+  store<T>(hn::Mul(hn::Mul(dh, t), slope(o)), row.dgates + 3 * n + u, amount);
+  hn::Store(hn::Mul(dc, f), d, row.dc + u);
+  hn::Store(hn::Zero(d), d, row.dh + u);
+}
+
+template <class T>
+HWY_NOINLINE void BackGates(const BackRow<T>& row) {
+  EachUnits<T>(row.hidden,
+               [&](std::size_t u, auto amount) EBB_ROW_LAMBDA { BackUnits(row, u, amount); });
+}
+
+template <class T>
+HWY_NOINLINE void BackBlock(const LstmBack<T>& call, const Layout& layout, T* scratch,
+                            std::size_t row, std::size_t rows) {
+  const Recurrence& over = call.over;
+  const std::size_t n = over.hidden, pitch = layout.row, depth = kGates * n;
+  const std::size_t width = kBackVectors * hn::Lanes(RowTag<T>());
+  const Own<T> own(scratch, layout);
+  T *dh = own.first, *dc = own.second;
+  std::fill(dh, dh + rows * pitch, T(0));
+  std::fill(dc, dc + rows * pitch, T(0));
+  for (std::size_t r = 0; call.dlast && r < rows; ++r) {
+    const T* from = call.dlast + (row + r) * 2 * n;
+    std::copy(from, from + n, dh + r * pitch);
+    std::copy(from + n, from + 2 * n, dc + r * pitch);
+  }
+  for (std::size_t step = over.steps; step-- > 0;) {
+    const std::size_t time = Steps(over).time(step);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t at = (row + r) * over.steps + time;
+      if (!takes_part(over, row + r, time)) {  // dh and dc stay: a product with zeros adds nothing
+        std::fill(call.dgates + at * depth, call.dgates + (at + 1) * depth, T(0));
+        continue;
+      }
+      BackGates<T>({call.gates + at * depth, call.cells + at * n,
+                    CellBefore(over, call.cells, call.state, own.zeros, row + r, step),
+                    call.dh ? call.dh + at * n : nullptr, call.dgates + at * depth, dh + r * pitch,
+                    dc + r * pitch, n});
+    }
+    const T* dgates = call.dgates + (row * over.steps + time) * depth;
+    for (std::size_t u = 0; u < n; u += width) {
+      Product<kBackVectors, T>(rows, depth, dgates, over.steps * depth, scratch + u * depth, dh + u,
+                               pitch);
+    }
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    T* dstate = call.dstate + (row + r) * 2 * n;
+    std::copy(dh + r * pitch, dh + r * pitch + n, dstate);
+    std::copy(dc + r * pitch, dc + r * pitch + n, dstate + n);
+  }
+}
+
+template <class T>
+void Run(const Lstm<T>& call, T* scratch) {
+  const Layout layout(call.over, kGates);
+  const std::size_t n = call.over.hidden, lanes = hn::Lanes(RowTag<T>());
+  pool::parallel_for((n + lanes - 1) / lanes, PackGrain(kGates * n * lanes),
+                     [&](std::size_t begin, std::size_t end) {
+                       PackForward<kGates, T>(call.weight, n, scratch, begin, end);
+                     });
+  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t b = begin; b < end; ++b) {
+      const std::size_t row = layout.blocks.begin(b);
+      ForwardBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
+    }
+  });
+}
+
+template <class T>
+void Run(const LstmBack<T>& call, T* scratch) {
+  const Layout layout(call.over, kGates);
+  const std::size_t n = call.over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
+  pool::parallel_for((n + width - 1) / width, PackGrain(kGates * n * width),
+                     [&](std::size_t begin, std::size_t end) {
+                       PackBackward<T>(call.weight, kGates * n, n, scratch, begin, end);
+                     });
+  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t b = begin; b < end; ++b) {
+      const std::size_t row = layout.blocks.begin(b);
+      BackBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
+    }
+  });
+}
+
+}  // namespace
+
+void LstmF32(const Lstm<float>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<float*>(scratch));
+}
+void LstmF64(const Lstm<double>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<double*>(scratch));
+}
+void LstmBackF32(const LstmBack<float>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<float*>(scratch));
+}
+void LstmBackF64(const LstmBack<double>& call, std::byte* scratch) {
+  Run(call, reinterpret_cast<double*>(scratch));
+}
+
+}  // namespace ebb::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace ebb::kernels {
+
+HWY_EXPORT(LstmF32);
+HWY_EXPORT(LstmF64);
+HWY_EXPORT(LstmBackF32);
+HWY_EXPORT(LstmBackF64);
+
+void lstm(const Lstm<float>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(LstmF32)(call, scratch.data());
+}
+void lstm(const Lstm<double>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(LstmF64)(call, scratch.data());
+}
+void lstm_backward(const LstmBack<float>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(LstmBackF32)(call, scratch.data());
+}
+void lstm_backward(const LstmBack<double>& call, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(LstmBackF64)(call, scratch.data());
+}
+
+}  // namespace ebb::kernels
+#endif

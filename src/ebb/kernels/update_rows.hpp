@@ -1,0 +1,32 @@
+// An optimizer's step for a table of which the gradient is given as rows and where they belong, as
+// an embedding's is: the whole gradient, zero nearly everywhere, is never written.
+//
+// Bits: those of the step with the whole gradient. Rows of one index are added up in their order,
+// from zero.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ebb/kernels/update.hpp"
+
+namespace ebb::kernels {
+
+template <class T, class I>
+struct RowsUpdate {
+  T* param;  // (height, width), and so is state
+  T* state[2];
+  const I* indices;  // (count), each below height, which is below 2^32
+  const T* rows;     // (count, width)
+  std::size_t count, height, width;
+};
+
+std::size_t update_rows_scratch(std::size_t count, std::size_t width, std::size_t element);
+
+// T: float, double; I: int32_t, int64_t, uint8_t; rules: Sgd without momentum, Adam, Adagrad.
+template <class T, class I, class Rule>
+void update_rows(const RowsUpdate<T, I>& table, const Rule& rule, GradientUse use,
+                 std::span<std::byte> scratch);
+
+}  // namespace ebb::kernels

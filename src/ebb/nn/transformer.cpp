@@ -1,0 +1,212 @@
+#include "ebb/nn/transformer.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/attention.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/dropout.hpp"
+#include "ebb/ops/index.hpp"
+#include "ebb/ops/linear_cross_entropy.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/slice.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb::nn {
+namespace {
+
+using Options = TransformerOptions;
+
+constexpr double kFirstDeviation = 0.02;
+
+const Options& checked(const char* layer, const Options& o) {
+  if (o.width < 1 || o.heads < 1 || o.width % o.heads != 0)
+    throw Error(fmt::format("{}: a width of {} does not divide into {} heads", layer, o.width, o.heads));
+  if (o.kv_heads < 0 || o.heads % o.key_heads() != 0)
+    throw Error(fmt::format("{}: {} heads do not share {} heads of keys evenly", layer, o.heads,
+                            o.kv_heads));
+  if (o.rotary && o.width / o.heads % 2 != 0)
+    throw Error(fmt::format("{}: rotary places need heads of even width, found {}", layer,
+                            o.width / o.heads));
+  return o;
+}
+
+DenseOptions inner(const Options& o) {
+  return {.bias = o.bias, .first = normal(0, kFirstDeviation)};
+}
+
+// What is added to the residual stream, twice in every layer, starts so much smaller that the sum of
+// all has the deviation of one.
+DenseOptions last(const Options& o) {
+  return {.bias = o.bias, .first = normal(0, kFirstDeviation / std::sqrt(2.0 * o.layers))};
+}
+
+Tensor dropped(const Tensor& x, double rate) {
+  return training() && rate > 0 ? dropout(x, rate) : x;
+}
+
+Tensor place_rows(const Embedding& places, std::int64_t length, const char* model) {
+  const std::int64_t known = places.weight.spec().shape[0];
+  if (length > known)
+    throw Error(fmt::format("{}: the text has {} places, the model knows {}; cut the text or build "
+                            "the model with more",
+                            model, length, known));
+  return length == known ? places.weight.value() : slice(places.weight, 0, 0, length);
+}
+
+std::vector<TransformerBlock> blocks(const Init& init, const Options& o) {
+  std::vector<TransformerBlock> all;
+  all.reserve(static_cast<std::size_t>(o.layers));
+  for (int i = 0; i < o.layers; ++i) all.emplace_back(init / "layers" / i, o);
+  return all;
+}
+
+void check_ids(const char* model, const Tensor& ids) {
+  if (ids.rank() != 2)
+    throw Error(fmt::format("{}: ids are {}, expected (batch, places)", model, to_string(ids.spec())));
+}
+
+}  // namespace
+
+std::int64_t TransformerOptions::hidden_width() const {
+  if (hidden) return hidden;
+  return gate == Gate::swiglu ? (8 * width / 3 + 63) / 64 * 64 : 4 * width;
+}
+
+GptOptions GptOptions::llama() {
+  GptOptions o;
+  o.vocabulary = 32000;
+  o.places = 2048;
+  o.kv_heads = 4;
+  o.bias = false;
+  o.rotary = true;
+  o.norm = Norm::rms;
+  o.gate = Gate::swiglu;
+  o.tied = false;
+  return o;
+}
+
+MultiHeadAttention::MultiHeadAttention(const Init& init, const Options& o)
+    : options(checked("MultiHeadAttention", o)),
+      scope(init.scope()),
+      q_proj(init / "q_proj", o.width, o.width, inner(o)),
+      k_proj(init / "k_proj", o.width, o.width / o.heads * o.key_heads(), inner(o)),
+      v_proj(init / "v_proj", o.width, o.width / o.heads * o.key_heads(), inner(o)),
+      o_proj(init / "o_proj", o.width, o.width, last(o)) {}
+
+Tensor MultiHeadAttention::operator()(const Tensor& x, const Tensor& mask,
+                                      const Tensor& memory) const {
+  const Tensor& seen = memory ? memory : x;
+  Tensor q = q_proj(x), k = k_proj(seen);
+  const Tensor v = v_proj(seen);
+  const Scope in(scope);
+  if (options.rotary) {
+    q = rotary(q, {.heads = options.heads, .base = options.rotary_base});
+    k = rotary(k, {.heads = options.key_heads(), .base = options.rotary_base});
+  }
+  const Tensor y = attention(q, k, v,
+                             {.heads = options.heads,
+                              .kv_heads = options.key_heads(),
+                              .causal = options.causal && !memory,
+                              .window = options.window,
+                              .dropout = training() ? options.dropout : 0},
+                             mask);
+  return o_proj(y);
+}
+
+FeedForward::FeedForward(const Init& init, const Options& o)
+    : options(o),
+      scope(init.scope()),
+      up_proj(init / "up_proj", o.width, o.hidden_width(), inner(o)),
+      down_proj(init / "down_proj", o.hidden_width(), o.width, last(o)) {
+  if (o.gate == Options::Gate::swiglu)
+    gate_proj.emplace(init / "gate_proj", o.width, o.hidden_width(), inner(o));
+}
+
+// The activation is a call of its own, not the product's: what it makes can then be made again from
+// the product at the cost of one pass, and need not be kept.
+Tensor FeedForward::operator()(const Tensor& x) const {
+  const auto activated = [&](const Tensor& h) {
+    const Scope in(scope);
+    switch (options.gate) {
+      case Options::Gate::gelu: return gelu(h);
+      case Options::Gate::gelu_tanh: return gelu_tanh(h);
+      case Options::Gate::swiglu: return silu(h);
+    }
+    return h;
+  };
+  if (!gate_proj) return down_proj(activated(up_proj(x)));
+  return down_proj(activated((*gate_proj)(x)) * up_proj(x));
+}
+
+namespace {
+std::variant<LayerNorm, RMSNorm> norm_of(const Init& init, const Options& o) {
+  if (o.norm == Options::Norm::rms) return RMSNorm(init, o.width, o.eps);
+  return LayerNorm(init, o.width, o.eps);
+}
+}  // namespace
+
+Norm::Norm(const Init& init, const Options& o) : layer(norm_of(init, o)) {}
+
+TransformerBlock::TransformerBlock(const Init& init, const Options& o)
+    : dropout(o.dropout),
+      attn_norm(init / "attn_norm", o),
+      attn(init / "attn", o),
+      mlp_norm(init / "mlp_norm", o),
+      mlp(init / "mlp", o) {}
+
+Tensor TransformerBlock::operator()(Tensor x, const Tensor& mask) const {
+  x = x + dropped(attn(attn_norm(x), mask), dropout);
+  return x + dropped(mlp(mlp_norm(x)), dropout);
+}
+
+Gpt::Gpt(const Init& init, const GptOptions& o)
+    : options(o),
+      tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),
+      layers(blocks(init, o)),
+      norm(init / "norm", o) {
+  if (!o.rotary) places.emplace(init / "places", o.places, o.width, normal(0, kFirstDeviation));
+  if (!o.tied)
+    head.emplace(init / "head", o.width, o.vocabulary,
+                 DenseOptions{.bias = false, .first = normal(0, kFirstDeviation)});
+}
+
+Tensor Gpt::states(const Tensor& ids) const {
+  check_ids("Gpt", ids);
+  Tensor x = tokens(ids);
+  if (places) x = x + place_rows(*places, ids.dim(1), "Gpt");
+  x = dropped(x, options.dropout);
+  for (const TransformerBlock& layer : layers) x = layer(x);
+  return norm(x);
+}
+
+Tensor Gpt::operator()(const Tensor& ids) const { return linear(states(ids), head_weight()); }
+
+Loss Gpt::loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions how) const {
+  return linear_cross_entropy(states(ids), head_weight(), next, how);
+}
+
+EncoderClassifier::EncoderClassifier(const Init& init, const EncoderOptions& o)
+    : options(o),
+      tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),
+      places(init / "places", o.places, o.width, normal(0, kFirstDeviation)),
+      layers(blocks(init, o)),
+      norm(init / "norm", o),
+      head(init / "head", o.width, o.classes) {}
+
+Tensor EncoderClassifier::operator()(const Tensor& ids, const Tensor& mask) const {
+  check_ids("EncoderClassifier", ids);
+  Tensor x = tokens(ids) + place_rows(places, ids.dim(1), "EncoderClassifier");
+  x = dropped(x, options.dropout);
+  for (const TransformerBlock& layer : layers) x = layer(x, mask);
+  x = norm(x);
+  if (!mask) return head(mean(x, {1}));
+  const Tensor counts = expand_dims(cast(mask, x.dtype()), 2);  // (batch, places, 1)
+  return head(sum(x * counts, {1}) / maximum(sum(counts, {1}), Tensor::scalar(1, x.dtype())));
+}
+
+}  // namespace ebb::nn

@@ -1,0 +1,517 @@
+#include "ebb/ops/attention.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <vector>
+
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/attention.hpp"
+#include "ebb/kernels/rotary.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/dropout.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/slice.hpp"
+#include "ebb/ops/softmax.hpp"
+
+namespace ebb {
+
+using namespace ops;
+
+namespace {
+
+using Attributes = AttentionAttributes;
+
+[[noreturn]] void refuse(const char* op, const std::string& why) {
+  throw Error(fmt::format("{}: {}", op, why));
+}
+
+void check_attributes(const char* op, const Attributes& o) {
+  if (o.heads < 1 || o.kv_heads < 1 || o.heads % o.kv_heads != 0)
+    refuse(op, fmt::format("{} heads do not share {} key heads evenly", o.heads, o.kv_heads));
+  if (!(o.dropout >= 0 && o.dropout < 1))
+    refuse(op, fmt::format("the dropout is {}, expected at least 0 and below 1", o.dropout));
+  if (!(o.scale >= 0) || std::isinf(o.scale))
+    refuse(op, fmt::format("the scale is {}, expected a number above 0", o.scale));
+  if (o.window < 0) refuse(op, fmt::format("the window is {}, expected 0 or more", o.window));
+}
+
+// The size of a head of x, (batch, positions, heads * size) or (batch, positions, heads, size).
+std::int64_t head_size(const char* op, const char* what, const Spec& x, std::int64_t heads) {
+  const bool apart = x.rank() == 4 && x.shape[2] == heads;
+  const bool joined = x.rank() == 3 && x.shape[2] % heads == 0;
+  if (!apart && !joined)
+    refuse(op, fmt::format("{} is {}, expected (batch, positions, {} heads * size)", what,
+                           to_string(x), heads));
+  const std::int64_t size = apart ? x.shape[3] : x.shape[2] / heads;
+  if (size == 0) refuse(op, fmt::format("{} is {}: its heads are empty", what, to_string(x)));
+  return size;
+}
+
+// `in` are the first inputs and, after `between` others, mask and key.
+kernels::Attention described(const char* op, const Attributes& o, Specs in, std::size_t between) {
+  check_attributes(op, o);
+  const std::size_t expected = o.parts() + between + o.extras();
+  if (in.size() != expected)
+    refuse(op, fmt::format("{} inputs were given, expected {}", in.size(), expected));
+  const Spec& q = in[0];
+  rows::check_float(op, q);
+  kernels::Attention a;
+  std::int64_t size = 0;
+  if (o.fused) {
+    if (q.rank() != 3)
+      refuse(op, fmt::format("qkv is {}, expected three axes", to_string(q)));
+    size = head_size(op, "qkv", q, o.heads + 2 * o.kv_heads);
+    a.keys = static_cast<std::size_t>(q.shape[1]);
+    a.q_row = a.k_row = a.v_row = static_cast<std::size_t>(q.shape[2]);
+  } else {
+    const Spec &k = in[1], &v = in[2];
+    size = head_size(op, "q", q, o.heads);
+    rows::check_same_type(op, q, k);
+    rows::check_same_type(op, q, v);
+    if (head_size(op, "k", k, o.kv_heads) != size || k.shape[0] != q.shape[0])
+      refuse(op, fmt::format("q {} and k {} differ in batch or size of a head", to_string(q),
+                             to_string(k)));
+    if (k != v) refuse(op, fmt::format("k {} and v {} differ", to_string(k), to_string(v)));
+    a.keys = static_cast<std::size_t>(k.shape[1]);
+    a.q_row = static_cast<std::size_t>(o.heads * size);
+    a.k_row = a.v_row = static_cast<std::size_t>(o.kv_heads * size);
+  }
+  a.batch = static_cast<std::size_t>(q.shape[0]);
+  a.queries = static_cast<std::size_t>(q.shape[1]);
+  a.heads = static_cast<std::size_t>(o.heads);
+  a.kv_heads = static_cast<std::size_t>(o.kv_heads);
+  a.size = static_cast<std::size_t>(size);
+  a.scale = o.scale > 0 ? o.scale : 1 / std::sqrt(static_cast<double>(size));
+  a.causal = o.causal || o.window > 0;
+  a.window = static_cast<std::size_t>(o.window);
+  a.offset = o.offset;
+  a.dropout = static_cast<double>(o.dropout);
+  if (o.masked) {
+    const Spec& mask = in[o.parts() + between];
+    const std::int64_t batch = q.shape[0], keys = static_cast<std::int64_t>(a.keys);
+    a.mask_by_query = mask.rank() == 3;
+    if (mask != Spec{{batch, keys}, DType::boolean} &&
+        mask != Spec{{batch, q.shape[1], keys}, DType::boolean})
+      refuse(op, fmt::format("the mask is {}, expected bool({}, {}) or bool({}, {}, {})",
+                             to_string(mask), batch, keys, batch, q.shape[1], keys));
+  }
+  if (o.dropout > 0 && in.back() != Spec{{random::kKeySize}, DType::i64})
+    refuse(op, fmt::format("the key is {}, expected i64({}): seed, step, first row, rows",
+                           to_string(in.back()), random::kKeySize));
+  return a;
+}
+
+Spec out_spec(const kernels::Attention& a, const Attributes& o, const Spec& q) {
+  if (!o.fused) return q;
+  return {{q.shape[0], q.shape[1], static_cast<std::int64_t>(a.heads * a.size)}, q.dtype};
+}
+Spec lse_spec(const kernels::Attention& a, const Spec& q) {
+  return {{q.shape[0], static_cast<std::int64_t>(a.heads), q.shape[1]}, q.dtype};
+}
+
+// The same with what only a run knows: the mask's bytes and the draws.
+kernels::Attention given(const char* op, const Attributes& o, Ins in, std::size_t between) {
+  std::vector<Spec> specs;
+  for (const In& x : in) specs.push_back(*x.spec);
+  kernels::Attention a = described(op, o, specs, between);
+  if (o.masked) a.mask = in[o.parts() + between].as<bool>();
+  if (o.dropout > 0) {
+    const std::int64_t* key = in.back().as<std::int64_t>();
+    const auto weights = static_cast<std::int64_t>(a.batch * a.heads * a.queries * a.keys);
+    a.draws = {{static_cast<std::uint64_t>(key[0]), static_cast<std::uint64_t>(key[1])},
+               o.stream,
+               random::first_position(key, weights, static_cast<std::int64_t>(a.batch))};
+  }
+  return a;
+}
+
+// q, k and v, or the places of their gradients, wherever they lie.
+template <class T, class Places>
+std::array<T*, 3> parts_of(const kernels::Attention& a, bool fused, const Places& in) {
+  T* first = static_cast<T*>(in[0].data);
+  if (fused) return {first, first + a.heads * a.size, first + (a.heads + a.kv_heads) * a.size};
+  return {first, static_cast<T*>(in[1].data), static_cast<T*>(in[2].data)};
+}
+
+double pairs_seen(const kernels::Attention& a) {
+  const double all = static_cast<double>(a.batch * a.heads) * static_cast<double>(a.queries) *
+                     static_cast<double>(a.keys);
+  if (!a.causal) return all;
+  const double window = static_cast<double>(a.window), keys = static_cast<double>(a.keys);
+  return a.window > 0 && window < keys / 2 ? all * window / keys : all / 2;
+}
+
+Cost cost_of(const kernels::Attention& a, Specs in, double products) {
+  Cost c{pairs_seen(a) * (2 * products * static_cast<double>(a.size) + 15), 0};
+  for (const Spec& x : in) c.bytes += static_cast<double>(x.bytes());
+  return c;
+}
+
+template <class F>
+std::size_t scratch_of(DType dtype, F&& bytes) {
+  std::size_t result = 0;
+  rows::with_float(dtype, [&](auto zero) { result = bytes(zero); });
+  return result;
+}
+
+void check_backward(const char* op, const Attributes& o, const kernels::Attention& a, Specs in) {
+  const std::size_t n = o.parts();
+  const Spec out = out_spec(a, o, in[0]), lse = lse_spec(a, in[0]);
+  if (in[n] != out || in[n + 1] != lse || in[n + 2] != out)
+    refuse(op, fmt::format("out, lse and dout are {}, {} and {}, expected {}, {} and {}",
+                           to_string(in[n]), to_string(in[n + 1]), to_string(in[n + 2]),
+                           to_string(out), to_string(lse), to_string(out)));
+}
+
+kernels::Attention described_backward(const char* op, const Attributes& o, Specs in) {
+  const kernels::Attention a = described(op, o, in, 3);
+  check_backward(op, o, a, in);
+  return a;
+}
+
+void run_backward(const char* op, const Attributes& o, Ins in, Outs grads, Scratch scratch) {
+  const kernels::Attention a = given(op, o, in, 3);
+  rows::with_float(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const std::size_t n = o.parts();
+    const auto [q, k, v] = parts_of<const T>(a, o.fused, in);
+    const auto [dq, dk, dv] = parts_of<T>(a, o.fused, grads);
+    kernels::attention_backward<T>(a, q, k, v, in[n].as<T>(), in[n + 1].as<T>(), in[n + 2].as<T>(),
+                                   dq, dk, dv, scratch);
+  });
+}
+
+std::size_t backward_scratch(const kernels::Attention& a, DType dtype) {
+  return scratch_of(dtype, [&](auto zero) {
+    return kernels::attention_backward_scratch<decltype(zero)>(a);
+  });
+}
+
+// All but out and lse.
+Needs backward_needs(const Attributes& o) {
+  const std::size_t n = o.parts();
+  const std::uint32_t all = (1u << (n + 3 + o.extras())) - 1;
+  return {all & ~(0b11u << n), 0};
+}
+
+// ---- the gradient of the gradient, in plain matrices ----
+//
+// Rows are the queries of a group of heads: q (batch, kv_heads, group * T, d), k and v (batch,
+// kv_heads, S, d), weights (…, group * T, S). With M the factors of dropout, s the scale and R(x) =
+// x - rowsum(x * P), the way back is
+//   P = softmax(s q kᵀ);  E = dout vᵀ * M;  G = P * (E - rowsum(P * E));
+//   dq = s G k;  dk = s Gᵀ q;  dv = (P * M)ᵀ dout
+struct SecondOrder {
+  const Attributes& o;
+  kernels::Attention a;
+  std::int64_t batch, queries, keys, heads, kv_heads, group, size;
+
+  SecondOrder(const char* op, const Attributes& attributes, Specs in)
+      : o(attributes), a(described(op, attributes, in, 3)) {
+    const auto whole = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+    batch = whole(a.batch), queries = whole(a.queries), keys = whole(a.keys);
+    heads = whole(a.heads), kv_heads = whole(a.kv_heads), size = whole(a.size);
+    group = heads / kv_heads;
+  }
+
+  Tensor stacked(const Tensor& x) const {  // of q, out
+    const Tensor apart = reshape(x, Shape{batch, queries, kv_heads, group, size});
+    return reshape(permute(apart, {0, 2, 3, 1, 4}), Shape{batch, kv_heads, group * queries, size});
+  }
+  Tensor unstacked(const Tensor& x, const Shape& to) const {
+    return reshape(
+        permute(reshape(x, Shape{batch, kv_heads, group, queries, size}), {0, 3, 1, 2, 4}), to);
+  }
+  Tensor by_head(const Tensor& x) const {  // of k, v
+    return permute(reshape(x, Shape{batch, keys, kv_heads, size}), {0, 2, 1, 3});
+  }
+  Tensor by_position(const Tensor& x, const Shape& to) const {
+    return reshape(permute(x, {0, 2, 1, 3}), to);
+  }
+  Shape matrix() const { return Shape{batch, kv_heads, group * queries, keys}; }
+
+  // 1 where a query sees a key, else 0.
+  Tensor seen(const Tensor& mask, DType dtype) const {
+    std::vector<float> by_place(a.queries * a.keys, 1);
+    if (a.causal) {
+      for (std::int64_t i = 0; i < queries; ++i)
+        for (std::int64_t j = 0; j < keys; ++j) {
+          const std::int64_t back = o.offset + i - j;
+          if (back < 0 || (o.window > 0 && back >= o.window))
+            by_place[static_cast<std::size_t>(i * keys + j)] = 0;
+        }
+    }
+    Tensor all = cast(Tensor::from(std::span<const float>(by_place), Shape{queries, keys}), dtype);
+    if (mask) {
+      const std::int64_t rows = a.mask_by_query ? queries : 1;
+      all = all * reshape(cast(mask, dtype), Shape{batch, 1, 1, rows, keys});
+    }
+    return reshape(broadcast_to(all, Shape{batch, kv_heads, group, queries, keys}), matrix());
+  }
+  Tensor factors(const Tensor& key, DType dtype) const {
+    const Tensor ones = Tensor::ones(Shape{batch, heads, queries, keys}, dtype);
+    return reshape(apply(DropoutOp{o.dropout, o.stream}, ones, key), matrix());
+  }
+
+  struct Result {
+    Tensor q, k, v, dout;
+  };
+  // Gradients of <a_dq, dq> + <a_dk, dk> + <a_dv, dv>, all as matrices.
+  Result of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dout,
+            const Tensor& visible, const Tensor& m, const Tensor& a_dq, const Tensor& a_dk,
+            const Tensor& a_dv) const {
+    const MatmulOptions bt{.transpose_b = true}, at{.transpose_a = true};
+    const double s = a.scale;
+    const auto row = [](const Tensor& x) { return sum(x, {-1}, true); };
+    const auto dropped = [&](const Tensor& x) { return m ? x * m : x; };
+    // Scores that do not count lie far below the others; where none does, the product clears them.
+    const Tensor p = softmax(matmul(q, k, bt) * s + (visible - 1.0) * 1e30) * visible;
+    const Tensor e = dropped(matmul(dout, v, bt));
+    const Tensor centered = e - row(p * e);
+    const Tensor g = p * centered;
+    const Tensor a_g = (matmul(a_dq, k, bt) + matmul(q, a_dk, bt)) * s;
+    const Tensor mean = row(a_g * p);
+    const Tensor a_e = dropped(p * (a_g - mean));
+    const Tensor a_p = a_g * centered - e * mean + dropped(matmul(dout, a_dv, bt));
+    const Tensor a_s = p * (a_p - row(a_p * p)) * s;
+    return {matmul(a_s, k) + matmul(g, a_dk) * s, matmul(a_s, q, at) + matmul(g, a_dq, at) * s,
+            matmul(a_e, dout, at), matmul(a_e, v) + matmul(dropped(p), a_dv)};
+  }
+};
+
+std::vector<Spec> in_specs(const Back& b) {
+  std::vector<Spec> specs;
+  for (int i = 0; i < b.inputs(); ++i) specs.push_back(b.in_spec(i));
+  return specs;
+}
+
+SecondOrder::Result second_order(const SecondOrder& second, Back& b, const Tensor& q,
+                                 const Tensor& k, const Tensor& v, const Tensor& a_dq,
+                                 const Tensor& a_dk, const Tensor& a_dv) {
+  const Attributes& o = second.o;
+  const int n = static_cast<int>(o.parts());
+  const Tensor mask = o.masked ? b.in(n + 3) : Tensor();
+  const Tensor m =
+      o.dropout > 0 ? second.factors(b.in(b.inputs() - 1), q.dtype()) : Tensor();
+  return second.of(second.stacked(q), second.by_head(k), second.by_head(v),
+                   second.stacked(b.in(n + 2)), second.seen(mask, q.dtype()), m,
+                   second.stacked(a_dq), second.by_head(a_dk), second.by_head(a_dv));
+}
+
+}  // namespace
+
+Rows AttentionAttributes::rows_of(const Carried& batch) const {
+  std::uint32_t all = (1u << batch.in.size()) - 1;
+  const std::uint32_t key = dropout > 0 ? 1u << (batch.in.size() - 1) : 0;
+  return (batch.carry | key) == all && batch.sums == 0 ? Rows::apart : Rows::mixed;
+}
+
+// ---- forward ----
+
+std::array<Spec, 2> AttentionOp::shape(Specs in) const {
+  const kernels::Attention a = described(name, *this, in, 0);
+  return {out_spec(a, *this, in[0]), lse_spec(a, in[0])};
+}
+Cost AttentionOp::cost(Specs in) const { return cost_of(described(name, *this, in, 0), in, 2); }
+std::size_t AttentionOp::scratch(Specs in) const {
+  const kernels::Attention a = described(name, *this, in, 0);
+  return scratch_of(in[0].dtype,
+                    [&](auto zero) { return kernels::attention_scratch<decltype(zero)>(a); });
+}
+
+void AttentionOp::run(Ins in, Out out, Out lse, Scratch scratch) const {
+  const kernels::Attention a = given(name, *this, in, 0);
+  rows::with_float(in[0].dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto [q, k, v] = parts_of<const T>(a, fused, in);
+    kernels::attention<T>(a, q, k, v, out.as<T>(), lse.as<T>(), scratch);
+  });
+}
+
+Needs AttentionOp::needs(int) const {
+  return {(1u << (parts() + extras())) - 1, 0b11};
+}
+
+void AttentionOp::grad(Back& b) const {
+  const Tensor* in[8];
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < parts(); ++i) in[count++] = &b.in(static_cast<int>(i));
+  in[count++] = &b.out(0);
+  in[count++] = &b.out(1);
+  in[count++] = &b.d(0);
+  for (std::size_t i = 0; i < extras(); ++i) in[count++] = &b.in(static_cast<int>(parts() + i));
+  const std::span<const Tensor* const> inputs(in, count);
+  if (fused) {
+    b.give(0, apply_all(AttentionFusedBackward{*this}, inputs));
+    return;
+  }
+  const auto d = apply_all(AttentionBackward{*this}, inputs);
+  for (int i = 0; i < 3; ++i)
+    if (b.wants(i)) b.give(i, d[static_cast<std::size_t>(i)]);
+}
+
+// ---- back ----
+
+std::array<Spec, 3> AttentionBackward::shape(Specs in) const {
+  described_backward(name, *this, in);
+  return {in[0], in[1], in[2]};
+}
+Cost AttentionBackward::cost(Specs in) const {
+  return cost_of(described_backward(name, *this, in), in, 5);
+}
+std::size_t AttentionBackward::scratch(Specs in) const {
+  return backward_scratch(described_backward(name, *this, in), in[0].dtype);
+}
+void AttentionBackward::run(Ins in, Out dq, Out dk, Out dv, Scratch scratch) const {
+  const Out grads[] = {dq, dk, dv};
+  run_backward(name, *this, in, grads, scratch);
+}
+Needs AttentionBackward::needs(int) const { return backward_needs(*this); }
+
+void AttentionBackward::grad(Back& b) const {
+  const SecondOrder second(name, *this, in_specs(b));
+  const auto r =
+      second_order(second, b, b.in(0), b.in(1), b.in(2), b.d(0), b.d(1), b.d(2));
+  const Shape &q = b.in_spec(0).shape, &k = b.in_spec(1).shape;
+  if (b.wants(0)) b.give(0, second.unstacked(r.q, q));
+  if (b.wants(1)) b.give(1, second.by_position(r.k, k));
+  if (b.wants(2)) b.give(2, second.by_position(r.v, k));
+  if (b.wants(5)) b.give(5, second.unstacked(r.dout, q));
+}
+
+Spec AttentionFusedBackward::shape(Specs in) const {
+  described_backward(name, *this, in);
+  return in[0];
+}
+Cost AttentionFusedBackward::cost(Specs in) const {
+  return cost_of(described_backward(name, *this, in), in, 5);
+}
+std::size_t AttentionFusedBackward::scratch(Specs in) const {
+  return backward_scratch(described_backward(name, *this, in), in[0].dtype);
+}
+void AttentionFusedBackward::run(Ins in, Out dqkv, Scratch scratch) const {
+  run_backward(name, *this, in, {&dqkv, 1}, scratch);
+}
+Needs AttentionFusedBackward::needs(int) const { return backward_needs(*this); }
+
+void AttentionFusedBackward::grad(Back& b) const {
+  const SecondOrder second(name, *this, in_specs(b));
+  const std::int64_t q_end = second.heads * second.size,
+                     k_end = q_end + second.kv_heads * second.size;
+  const auto cut = [&](const Tensor& x) {
+    return std::array{slice(x, 2, 0, q_end), slice(x, 2, q_end, k_end), slice(x, 2, k_end)};
+  };
+  const auto [q, k, v] = cut(b.in(0));
+  const auto [a_dq, a_dk, a_dv] = cut(b.d(0));
+  const auto r = second_order(second, b, q, k, v, a_dq, a_dk, a_dv);
+  if (b.wants(0))
+    b.give(0, concat({second.unstacked(r.q, q.shape()), second.by_position(r.k, k.shape()),
+                      second.by_position(r.v, v.shape())},
+                     2));
+  if (b.wants(3)) b.give(3, second.unstacked(r.dout, q.shape()));
+}
+
+// ---- rotary ----
+
+Spec RotaryOp::shape(const Spec& x) const {
+  rows::check_float(name, x);
+  if (x.rank() != 3 && x.rank() != 4)
+    refuse(name, fmt::format("{} is not (batch, positions, heads * size)", to_string(x)));
+  const std::int64_t width = rows::product_from(x.shape, 2);
+  if (heads < 1 || size < 2 || size % 2 != 0 || heads * size > width)
+    refuse(name, fmt::format("{} heads of size {} do not fit {}: sizes are even", heads, size,
+                             to_string(x)));
+  if (size > static_cast<std::int64_t>(kernels::kMaxRotarySize))
+    refuse(name, fmt::format("the size of a head is {}, expected at most {}", size,
+                             kernels::kMaxRotarySize));
+  if (!(base > 0) || offset < 0)
+    refuse(name, fmt::format("base {} and offset {} are out of range", base, offset));
+  return x;
+}
+Cost RotaryOp::cost(const Spec& x) const { return rows::cost(3, x, {&x, &x}); }
+
+void RotaryOp::run(In x, Out y, Scratch) const {
+  const auto whole = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  const kernels::Rotary r{.batch = whole(x.shape()[0]),
+                          .positions = whole(x.shape()[1]),
+                          .width = whole(rows::product_from(x.shape(), 2)),
+                          .heads = whole(heads),
+                          .size = whole(size),
+                          .base = base,
+                          .offset = whole(offset),
+                          .back = back};
+  rows::with_float(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::rotary<T>(r, x.as<T>(), y.as<T>());
+  });
+}
+
+void RotaryOp::grad(Back& b) const {
+  if (!b.wants(0)) return;
+  RotaryOp turned_back = *this;
+  turned_back.back = !back;
+  b.give(0, apply(turned_back, b.d()));
+}
+
+// ---- what users call ----
+
+namespace {
+
+Attributes attributes_of(const AttentionOptions& options, bool fused, const Tensor& mask) {
+  Attributes o;
+  o.heads = options.heads;
+  o.kv_heads = options.kv_heads > 0 ? options.kv_heads : options.heads;
+  o.window = options.window;
+  o.offset = options.offset;
+  o.scale = options.scale;
+  o.dropout = static_cast<float>(options.dropout);
+  o.causal = options.causal;
+  o.fused = fused;
+  o.masked = static_cast<bool>(mask);
+  if (options.dropout > 0) o.stream = random::next_stream();
+  return o;
+}
+
+Tensor attention_of(const Attributes& o, std::span<const Tensor* const> parts, const Tensor& mask) {
+  const Tensor* in[5];
+  std::size_t count = 0;
+  for (const Tensor* x : parts) in[count++] = x;
+  if (mask) in[count++] = &mask;
+  const Tensor key = o.dropout > 0 ? random::key() : Tensor();
+  if (key) in[count++] = &key;
+  return apply_all(AttentionOp{o}, std::span<const Tensor* const>(in, count))[0];
+}
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
+                 const Tensor& mask) {
+  if (q.shape().rank() == 4 && k.shape().rank() == 4) {
+    options.heads = q.shape()[2];
+    options.kv_heads = k.shape()[2];
+  }
+  const Tensor* parts[] = {&q, &k, &v};
+  return attention_of(attributes_of(options, false, mask), parts, mask);
+}
+
+Tensor attention(const Tensor& qkv, AttentionOptions options, const Tensor& mask) {
+  const Tensor* parts[] = {&qkv};
+  return attention_of(attributes_of(options, true, mask), parts, mask);
+}
+
+Tensor rotary(const Tensor& x, RotaryOptions options) {
+  RotaryOp op{.heads = options.heads, .size = options.size, .offset = options.offset,
+              .base = options.base};
+  if (op.size == 0 && x.shape().rank() == 4) op.heads = x.shape()[2], op.size = x.shape()[3];
+  if (op.size == 0 && x.shape().rank() == 3 && op.heads > 0) op.size = x.shape()[2] / op.heads;
+  return apply(op, x);
+}
+
+}  // namespace ebb

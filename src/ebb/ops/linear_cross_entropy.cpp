@@ -1,0 +1,240 @@
+#include "ebb/ops/linear_cross_entropy.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/linear_cross_entropy.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/softmax.hpp"
+#include "ebb/ops/unary.hpp"
+
+namespace ebb {
+
+using namespace ops;
+
+namespace {
+
+constexpr std::size_t kMostScratch = std::size_t{64} << 20;
+constexpr std::size_t kLittleScratch = std::size_t{8} << 20;
+
+void check(const char* op, const Spec& x, const Spec& weight, const Spec& labels,
+           double smoothing) {
+  rows::check_float(op, x);
+  rows::check_same_type(op, x, weight);
+  if (x.rank() == 0 || weight.rank() != 2 || x.shape[x.rank() - 1] != weight.shape[1])
+    throw Error(fmt::format("{}: x is {} and the weight {}; expected (…, width) and (classes, width)",
+                            op, to_string(x), to_string(weight)));
+  if (labels.dtype != DType::i32 && labels.dtype != DType::i64)
+    throw Error(fmt::format("{}: the labels are {}; expected i32 or i64", op, to_string(labels)));
+  const Shape rows(x.shape.dims().first(static_cast<std::size_t>(x.rank() - 1)));
+  if (labels.shape != rows)
+    throw Error(fmt::format("{}: x is {} and the labels {}; expected a label for each row, {}", op,
+                            to_string(x), to_string(labels), to_string(rows)));
+  if (!(smoothing >= 0 && smoothing <= 1))
+    throw Error(fmt::format("{}: the label smoothing is {}, expected 0 to 1", op, smoothing));
+}
+
+kernels::LinearShape sizes(const Spec& x, const Spec& weight, bool backward) {
+  const rows::RowsOf r(x.shape);
+  return {.rows = r.count,
+          .classes = static_cast<std::size_t>(weight.shape[0]),
+          .width = r.size,
+          .element = size_of(x.dtype),
+          .backward = backward};
+}
+
+std::size_t scratch_within(const kernels::LinearShape& shape, std::size_t most) {
+  return kernels::linear_scratch(shape, kernels::linear_tiles(shape, most));
+}
+
+double product_flops(const kernels::LinearShape& s) {
+  return 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.classes) *
+         static_cast<double>(s.width);
+}
+
+// f(T{}, labels in their own type), all of them in range.
+template <class F>
+void with_types(const char* op, DType dtype, In labels, std::size_t classes, std::int64_t ignore,
+                F&& f) {
+  const auto checked = [&](auto zero) {
+    using L = decltype(zero);
+    const L* all = labels.as<L>();
+    const auto bad =
+        kernels::first_bad_label(all, static_cast<std::size_t>(labels.size()), classes, ignore);
+    if (bad != kernels::kLabelsInRange)
+      throw Error(fmt::format("{}: label {} in row {} is out of range for {} classes", op,
+                              static_cast<std::int64_t>(all[bad]), bad, classes));
+    rows::with_float(dtype, [&](auto value) { f(value, all); });
+  };
+  labels.dtype() == DType::i32 ? checked(std::int32_t{}) : checked(std::int64_t{});
+}
+
+const Spec kCount{{}, DType::i64};
+
+Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
+
+}  // namespace
+
+std::array<Spec, 2> LinearCrossEntropy::shape(const Spec& x, const Spec& weight,
+                                              const Spec& labels) const {
+  check(name, x, weight, labels, targets.smoothing);
+  return {Spec{{}, x.dtype}, kCount};
+}
+Cost LinearCrossEntropy::cost(const Spec& x, const Spec& weight, const Spec& labels) const {
+  const double bytes = static_cast<double>(x.bytes() + weight.bytes() + labels.bytes());
+  return {product_flops(sizes(x, weight, false)), bytes};
+}
+std::size_t LinearCrossEntropy::scratch(const Spec& x, const Spec& weight, const Spec&) const {
+  return scratch_within(sizes(x, weight, false), kMostScratch);
+}
+
+void LinearCrossEntropy::run(In x, In weight, In labels, Out sum, Out count,
+                             Scratch scratch) const {
+  const auto s = sizes(*x.spec, *weight.spec, false);
+  with_types(name, x.dtype(), labels, s.classes, targets.ignore_index,
+             [&](auto zero, const auto* all) {
+               using T = decltype(zero);
+               *sum.as<T>() = 0;
+               *count.as<std::int64_t>() = 0;
+               kernels::linear_cross_entropy(s, x.as<T>(), weight.as<T>(), all, targets,
+                                             sum.as<T>(), count.as<std::int64_t>(), scratch);
+             });
+}
+
+void LinearCrossEntropy::grad(Back& b) const {
+  if (!b.wants(0) && !b.wants(1)) return;
+  const Tensor so_far = b.wants(1) ? b.take(1) : Tensor();
+  const Tensor* in[] = {&b.in(0), &b.in(1), &b.in(2), &b.d(0), &so_far};
+  const LinearCrossEntropyBackward op{targets, static_cast<bool>(so_far)};
+  const auto d = so_far ? apply_all(op, std::span(in, 5), 4) : apply_all(op, std::span(in, 4));
+  if (b.wants(0)) b.give(0, d[1]);
+  if (b.wants(1)) b.give(1, d[0]);
+}
+
+std::array<Spec, 4> LinearCrossEntropyBackward::shape(Specs in) const {
+  const std::size_t expected = 4u + dweight_so_far;
+  if (in.size() != expected)
+    throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), expected));
+  check(name, in[0], in[1], in[2], targets.smoothing);
+  const Spec scalar{{}, in[0].dtype};
+  if (in[3] != scalar)
+    throw Error(fmt::format("{}: the sum's gradient is {}, expected a scalar of {}", name,
+                            to_string(in[3]), ebb::name(in[0].dtype)));
+  if (dweight_so_far && in[4] != in[1])
+    throw Error(fmt::format("{}: the accumulator is {}, expected {}", name, to_string(in[4]),
+                            to_string(in[1])));
+  return {in[1], in[0], scalar, kCount};
+}
+Cost LinearCrossEntropyBackward::cost(Specs in) const {
+  const double bytes = 2.0 * static_cast<double>(in[0].bytes()) +
+                       (2.0 + dweight_so_far) * static_cast<double>(in[1].bytes());
+  return {3 * product_flops(sizes(in[0], in[1], true)), bytes};
+}
+
+std::size_t LinearCrossEntropyBackward::scratch(Specs in) const {
+  return scratch_within(sizes(in[0], in[1], true), kMostScratch);
+}
+std::size_t LinearCrossEntropyBackward::least_scratch(Specs in) const {
+  return scratch_within(sizes(in[0], in[1], true), kLittleScratch);
+}
+double LinearCrossEntropyBackward::slowdown(Specs in, std::size_t scratch) const {
+  const auto s = sizes(in[0], in[1], true);
+  // Each tile of rows reads the weight twice and its gradient once, and writes that.
+  const auto time = [&](std::size_t bytes) {
+    const auto tiles = kernels::linear_tiles(s, bytes);
+    return (tiles.keep ? 3 : 4) * (1 + 8 / static_cast<double>(tiles.rows));
+  };
+  return time(scratch) / time(kMostScratch);
+}
+
+void LinearCrossEntropyBackward::run(Ins in, Out dweight, Out dx, Out sum, Out count,
+                                     Scratch scratch) const {
+  const auto s = sizes(*in[0].spec, *in[1].spec, true);
+  with_types(
+      name, in[0].dtype(), in[2], s.classes, targets.ignore_index,
+      [&](auto zero, const auto* all) {
+        using T = decltype(zero);
+        if (dweight_so_far && in[4].data != dweight.data)
+          std::memcpy(dweight.data, in[4].data, dweight.spec->bytes());
+        *sum.as<T>() = 0;
+        *count.as<std::int64_t>() = 0;
+        kernels::linear_cross_entropy_backward<T>(
+            s, in[0].as<T>(), in[1].as<T>(), all, targets,
+            {*in[3].as<T>(), dx.as<T>(), dweight.as<T>(), !dweight_so_far}, sum.as<T>(),
+            count.as<std::int64_t>(), scratch);
+      });
+}
+
+Rows LinearCrossEntropyBackward::rows(const Carried& batch, int output) const {
+  const bool rows = batch.carry == 0b101 && batch.in[0].rank() > 1 && (batch.sums & 0b1111) == 0;
+  if (!rows || (batch.sums & overwrites(output)) != overwrites(output)) return Rows::mixed;
+  return output == 1 ? Rows::apart : Rows::summed;
+}
+
+Covered LinearCrossEntropyBackward::covered() const {
+  const LinearCrossEntropy op{targets};
+  return {.op = {op_type<LinearCrossEntropy>(), &op}, .inputs = 3, .from = 2};
+}
+
+// With g = dsum * (softmax(logits) - target), the way back is dweight = gᵀ · x and dx = g · weight.
+// The second order is for small models and for checks: it takes the logits as a whole.
+void LinearCrossEntropyBackward::grad(Back& b) const {
+  if (dweight_so_far && b.wants(4)) b.give(4, b.d(0));
+  if (!b.wants(0) && !b.wants(1) && !b.wants(3)) return;
+  const Tensor &weight = b.in(1), &dsum = b.in(3);
+  const Shape matrix{b.in(2).shape().size(), weight.shape()[1]};
+  const Tensor x = reshape(b.in(0), matrix), labels = reshape(b.in(2), {matrix[0]});
+  const Tensor logits = matmul(x, weight, {.transpose_b = true});
+  const Tensor unit = apply(SparseCrossEntropyBackward{targets}, logits, labels,
+                            Tensor::ones({}, x.dtype()));
+  const Tensor g = unit * dsum;
+
+  const bool from_dweight = b.has(0), from_dx = b.has(1), from_sum = b.has(2);
+  Tensor adw, adx, along;  // along: the gradient of g
+  if (from_dweight) {
+    adw = b.d(0);
+    along = matmul(x, adw, {.transpose_b = true});
+  }
+  if (from_dx) {
+    adx = reshape(b.d(1), matrix);
+    along = matmul_into(along, adx, weight, {.transpose_b = true});
+  }
+  if (along && b.wants(3)) b.give(3, sum(along * unit));
+  Tensor dlogits;
+  if (along) {
+    const Tensor ignored =
+        equal(labels, Tensor::scalar(static_cast<double>(targets.ignore_index), labels.dtype()));
+    const Tensor counts = expand_dims(cast(logical_not(ignored), x.dtype()), -1);
+    dlogits = softmax_backward(softmax(logits), along) * counts * dsum;
+  }
+  if (from_sum) dlogits = dlogits ? dlogits + unit * b.d(2) : unit * b.d(2);
+  if (!dlogits) return;
+  if (b.wants(0)) {
+    Tensor dx = matmul(dlogits, weight);
+    if (from_dweight) dx = matmul_into(std::move(dx), g, adw);
+    b.give(0, reshape(dx, b.in(0).shape()));
+  }
+  if (b.wants(1)) {
+    Tensor dw = matmul_into(b.take(1), dlogits, x, {.transpose_a = true});
+    if (from_dx) dw = matmul_into(std::move(dw), g, adx, {.transpose_a = true});
+    b.give(1, std::move(dw));
+  }
+}
+
+Loss linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
+                          SparseCrossEntropyOptions options) {
+  const LinearCrossEntropy op{{options.ignore_index, options.label_smoothing}};
+  auto [sum, count] = apply(op, wide(x), wide(weight), labels);
+  return {std::move(sum), std::move(count)};
+}
+
+}  // namespace ebb

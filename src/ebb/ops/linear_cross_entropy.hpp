@@ -1,0 +1,59 @@
+// The last layer of a language model and its loss in one: cross-entropy of x · weightᵀ. The logits,
+// far larger than x or the weight's gradient where there are many classes, never stand as a whole.
+#pragma once
+
+#include "ebb/ops/loss.hpp"
+
+namespace ebb::ops {
+
+// x (…, width), weight (classes, width), labels (…) of i32 or i64 → sum, count. Kept: all three.
+struct LinearCrossEntropy {
+  static constexpr auto name = "linear_cross_entropy";
+  kernels::SparseTargets targets{};
+  bool operator==(const LinearCrossEntropy&) const = default;
+  std::array<Spec, 2> shape(const Spec& x, const Spec& weight, const Spec& labels) const;
+  Cost cost(const Spec& x, const Spec& weight, const Spec& labels) const;
+  std::size_t scratch(const Spec& x, const Spec& weight, const Spec& labels) const;
+  void run(In x, In weight, In labels, Out sum, Out count, Scratch scratch) const;
+  Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
+  void grad(Back& back) const;
+  Rows rows(const Carried& batch, int) const {
+    return rule::summed(batch, 0b101, 0, batch.in[0].rank() > 1);
+  }
+};
+
+// x, weight, labels, gradient of the sum ()[, dweight so far] → dweight, dx, sum, count. The last
+// two are made on the way, so that whoever wants them and the gradients need not run the op above.
+//
+// With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
+struct LinearCrossEntropyBackward {
+  static constexpr auto name = "linear_cross_entropy_backward";
+  kernels::SparseTargets targets{};
+  bool dweight_so_far = false;  // is given
+  bool operator==(const LinearCrossEntropyBackward&) const = default;
+  std::array<Spec, 4> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  std::size_t least_scratch(Specs in) const;
+  double slowdown(Specs in, std::size_t scratch) const;
+  void run(Ins in, Out dweight, Out dx, Out sum, Out count, Scratch scratch) const;
+  Needs needs(int input) const {
+    if (input > 3) return Needs::nothing();
+    return Needs::input(0) | Needs::input(1) | Needs::input(2) | Needs::input(3);
+  }
+  void grad(Back& back) const;
+  Rows rows(const Carried& batch, int output) const;
+  std::uint32_t overwrites(int output) const { return output == 0 && dweight_so_far ? 0b10000 : 0; }
+  Covered covered() const;
+};
+
+}  // namespace ebb::ops
+
+namespace ebb {
+
+// sparse_cross_entropy(linear(x, weight), labels, options) without the memory for the logits. The
+// weight may be that of the embedding.
+Loss linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
+                          SparseCrossEntropyOptions options = {});
+
+}  // namespace ebb

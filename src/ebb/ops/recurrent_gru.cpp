@@ -1,0 +1,216 @@
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "ebb/base/error.hpp"
+#include "ebb/kernels/recurrent.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/recurrent.hpp"
+#include "ebb/ops/recurrent_shapes.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/rows.hpp"
+#include "ebb/ops/slice.hpp"
+
+namespace ebb {
+
+using namespace ops;
+
+namespace {
+
+constexpr std::int64_t kGates = 3;
+
+struct ForwardPlaces {
+  int state, lengths, count;
+  explicit ForwardPlaces(const Along& along) {
+    recurrent::Places places(3);
+    state = places.take(along.state);
+    lengths = places.take(along.lengths);
+    count = places.count();
+  }
+};
+
+struct BackPlaces {
+  int state, dh, dlast, lengths, count;
+  explicit BackPlaces(const GruBackward& op) {
+    recurrent::Places places(4);
+    state = places.take(op.along.state);
+    dh = places.take(op.dh);
+    dlast = places.take(op.dlast);
+    lengths = places.take(op.along.lengths);
+    count = places.count();
+  }
+};
+
+[[noreturn]] void refuse_second_order() {
+  throw Error("gru: has no second derivative; ask for the first order only, or use lstm");
+}
+
+}  // namespace
+
+// ---- forward ----
+
+std::array<Spec, 4> GruOp::shape(Specs in) const {
+  const ForwardPlaces at(along);
+  recurrent::check_count(name, in, at.count);
+  const auto over = recurrent::sizes(name, in[0], in[1], kGates, along);
+  const DType dtype = in[0].dtype;
+  const Spec state = recurrent::state_spec(over, dtype, 1);
+  const Spec sequence = recurrent::sequence_spec(over, dtype);
+  recurrent::check_is(name, "bias of new", in[2], {{in[1].shape[1]}, dtype});
+  if (along.state)
+    recurrent::check_is(name, "state", in[static_cast<std::size_t>(at.state)], state);
+  if (along.lengths)
+    recurrent::check_is(name, "lengths", in[static_cast<std::size_t>(at.lengths)],
+                        recurrent::lengths_spec(over));
+  return {sequence, state, in[0], sequence};
+}
+
+Cost GruOp::cost(Specs in) const {
+  return recurrent::cost(recurrent::sizes(name, in[0], in[1], kGates, along), kGates, 60, in,
+                         shape(in));
+}
+
+std::size_t GruOp::scratch(Specs in) const {
+  return kernels::recurrent_scratch(recurrent::sizes(name, in[0], in[1], kGates, along), kGates,
+                                    size_of(in[0].dtype));
+}
+
+void GruOp::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratch) const {
+  const ForwardPlaces at(along);
+  auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
+  over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
+  rows::with_float(h.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::gru(kernels::Gru<T>{over, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
+                                 recurrent::data<T>(in, at.state), h.as<T>(), last.as<T>(),
+                                 gates.as<T>(), hidden_n.as<T>()},
+                 scratch);
+  });
+}
+
+Needs GruOp::needs(int input) const {
+  const ForwardPlaces at(along);
+  if (input == at.lengths) return Needs::nothing();
+  Needs all = Needs::input(1) | Needs::output(0) | Needs::output(2) | Needs::output(3);
+  if (along.state) all = all | Needs::input(at.state);
+  return along.lengths ? all | Needs::input(at.lengths) : all;
+}
+
+void GruOp::grad(Back& back) const {
+  if (back.has(2) || back.has(3)) refuse_second_order();
+  const ForwardPlaces at(along);
+  const Tensor none;
+  const Tensor& state = along.state ? back.in(at.state) : none;
+  const Tensor& lengths = along.lengths ? back.in(at.lengths) : none;
+  const Tensor dh = back.has(0) ? back.d(0) : none, dlast = back.has(1) ? back.d(1) : none;
+  const Tensor* in[8] = {&back.out(2), &back.out(3), &back.out(0), &back.in(1)};
+  std::size_t count = 4;
+  for (const Tensor* optional : {&state, &dh, &dlast, &lengths})
+    if (*optional) in[count++] = optional;
+  const GruBackward op{along, static_cast<bool>(dh), static_cast<bool>(dlast)};
+  auto d = apply_all(op, std::span(in, count));
+  if (back.wants(1))
+    back.give(1,
+              recurrent::weight_grad(back.take(1), d[0], back.out(0), d[1], state, lengths, along));
+  if (back.wants(2)) back.give(2, sum_to(d[1], back.in_spec(2).shape, back.take(2)));
+  if (along.state && back.wants(at.state)) back.give(at.state, std::move(d[2]));
+  if (back.wants(0)) back.give(0, std::move(d[0]));
+}
+
+Rows GruOp::rows(const Carried& batch, int) const { return recurrent::apart_but(batch, 0b110); }
+
+// ---- backward ----
+
+std::array<Spec, 3> GruBackward::shape(Specs in) const {
+  const BackPlaces at(*this);
+  recurrent::check_count(name, in, at.count);
+  const auto over = recurrent::sizes(name, in[0], in[3], kGates, along);
+  const DType dtype = in[0].dtype;
+  const Spec state = recurrent::state_spec(over, dtype, 1);
+  const Spec sequence = recurrent::sequence_spec(over, dtype);
+  const auto check = [&](int place, const char* what, const Spec& expected) {
+    if (place >= 0) recurrent::check_is(name, what, in[static_cast<std::size_t>(place)], expected);
+  };
+  check(1, "hidden part of new", sequence);
+  check(2, "output", sequence);
+  check(at.state, "state", state);
+  check(at.dh, "gradient of h", sequence);
+  check(at.dlast, "gradient of the last state", state);
+  check(at.lengths, "lengths", recurrent::lengths_spec(over));
+  return {in[0], sequence, state};
+}
+
+Cost GruBackward::cost(Specs in) const {
+  return recurrent::cost(recurrent::sizes(name, in[0], in[3], kGates, along), kGates, 25, in,
+                         shape(in));
+}
+
+std::size_t GruBackward::scratch(Specs in) const {
+  return kernels::recurrent_scratch(recurrent::sizes(name, in[0], in[3], kGates, along), kGates,
+                                    size_of(in[0].dtype));
+}
+
+void GruBackward::run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scratch) const {
+  const BackPlaces at(*this);
+  auto over = recurrent::sizes(name, *in[0].spec, *in[3].spec, kGates, along);
+  over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
+  rows::with_float(dgates.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    kernels::gru_backward(
+        kernels::GruBack<T>{over, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(),
+                            recurrent::data<T>(in, at.state), recurrent::data<T>(in, at.dh),
+                            recurrent::data<T>(in, at.dlast), dgates.as<T>(), dhidden_n.as<T>(),
+                            dstate.as<T>()},
+        scratch);
+  });
+}
+
+void GruBackward::grad(Back&) const { refuse_second_order(); }
+
+Rows GruBackward::rows(const Carried& batch, int) const {
+  return recurrent::apart_but(batch, 0b1000);
+}
+
+// ---- sequences ----
+
+SegmentResult gru_segment(const Tensor& x, const GruWeights& weights, const Tensor& state,
+                          const RecurrentOptions& options, std::int64_t time) {
+  recurrent::check_segments(GruOp::name, {&x, 1});
+  const Tensor lengths = recurrent::lengths_of(GruOp::name, options.lengths, x);
+  const Tensor bias_n = weights.bias_hidden
+                            ? weights.bias_hidden
+                            : Tensor::zeros(Shape{weights.hidden.dim(-1)}, weights.hidden.dtype());
+  const Tensor gates_in = linear(x, weights.input, weights.bias);
+  const GruOp op{
+      {options.reverse, static_cast<bool>(state), static_cast<bool>(lengths), lengths ? time : 0}};
+  const Tensor* in[5] = {&gates_in, &weights.hidden, &bias_n};
+  std::size_t count = 3;
+  for (const Tensor* optional : {&state, &lengths})
+    if (*optional) in[count++] = optional;
+  auto out = apply_all(op, std::span(in, count));
+  return {std::move(out[0]), std::move(out[1])};
+}
+
+GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights, const Tensor& initial,
+                const RecurrentOptions& options) {
+  recurrent::check_segments(GruOp::name, segments);
+  const RecurrentOptions each{options.reverse,
+                              recurrent::lengths_of(GruOp::name, options.lengths, segments[0])};
+  GruSegments result;
+  result.last =
+      recurrent::each_segment(segments, options.reverse, initial, result.outputs,
+                              [&](const Tensor& x, const Tensor& from, std::int64_t time) {
+                                return gru_segment(x, weights, from, each, time);
+                              })
+          .state;
+  return result;
+}
+
+GruResult gru(const Tensor& x, const GruWeights& weights, const Tensor& initial,
+              const RecurrentOptions& options) {
+  GruSegments r = gru(time_segments(x), weights, initial, options);
+  return {r.outputs.size() == 1 ? r.outputs[0] : concat(r.outputs, 1), r.last};
+}
+
+}  // namespace ebb

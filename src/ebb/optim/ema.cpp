@@ -1,0 +1,96 @@
+#include "ebb/optim/ema.hpp"
+
+#include <fmt/core.h>
+
+#include <cstring>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/tracer.hpp"
+#include "ebb/optim/accumulator.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb::optim {
+
+Ema::Ema(std::vector<Variable> params, double decay) : params_(std::move(params)), decay_(decay) {
+  if (!(decay >= 0 && decay < 1))
+    throw Error(fmt::format("ema: decay is {}, expected at least 0 and below 1", decay));
+  if (params_.empty()) throw Error("ema: there are no parameters to average");
+  check_distinct("ema", params_);
+  for (const Variable& p : params_) {
+    if (!is_float(p.spec().dtype))
+      throw Error(fmt::format("ema: parameter {} is {}; expected floats", p.name(),
+                              to_string(p.spec())));
+    averages_.emplace_back("ema." + p.name(), Spec{p.shape(), working_type(p.spec().dtype)},
+                           zeros_first(), false, Category::optimizer);
+  }
+  updates_ = Variable("ema.updates", Tensor::zeros({}, DType::i64), false, Category::optimizer);
+  entries_.reserve(params_.size());
+}
+
+std::int64_t Ema::updates() const { return updates_.value().item<std::int64_t>(); }
+
+kernels::EmaRule Ema::rule() const { return {updates() == 0 ? 0 : decay_}; }
+
+std::vector<Variable> Ema::state() const {
+  std::vector<Variable> all = averages_;
+  all.push_back(updates_);
+  return all;
+}
+
+// First everything that can fail, then the update, which cannot.
+void Ema::update() {
+  if (applied_) throw Error("ema: update() while the averages are applied; swap them back first");
+  if (ops::tracer()) return update_traced();
+  entries_.clear();
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    averages_[i].own();
+    const Tensor& value = params_[i].value();
+    entries_.push_back({&averages_[i].spec(), value.dtype(), averages_[i].bytes(), value.raw(),
+                        nullptr, {}});
+  }
+  updates_.own();
+  run_rule(entries_, rule(), {}, {});
+  ++*reinterpret_cast<std::int64_t*>(updates_.bytes());
+}
+
+void Ema::update_traced() {
+  ops::Tracer& tracer = *ops::tracer();
+  const Tape::Pause nobody;
+  const Tensor now = tracer.before_step(
+      fmt::format("ema {}", updates_.id()).c_str(), {{sizeof(kernels::EmaRule)}, DType::u8},
+      [this](std::span<std::byte> to) {
+        updates_.own();
+        const kernels::EmaRule r = rule();
+        std::memcpy(to.data(), &r, sizeof r);
+      });
+  const CategoryScope category(Category::optimizer);
+  for (std::size_t i = 0; i < params_.size(); ++i)
+    averages_[i].adopt(
+        ops::apply(ops::EmaUpdate{}, now, params_[i].value(), averages_[i].value()));
+  tracer.after_step([this] { ++*reinterpret_cast<std::int64_t*>(updates_.bytes()); });
+}
+
+void Ema::swap() {
+  if (ops::tracer()) throw Error("ema: averages are applied outside of compiled functions");
+  if (updates() == 0) throw Error("ema: there are no averages before the first update()");
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    if (params_[i].spec() != averages_[i].spec())
+      throw Error(fmt::format("ema: parameter {} is {}, its average f32, which cannot take its place",
+                              params_[i].name(), to_string(params_[i].spec())));
+    params_[i].value();  // into memory, both
+    averages_[i].value();
+  }
+  exchange();
+}
+
+void Ema::exchange() noexcept {
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    Tensor weight = params_[i].value(), average = averages_[i].value();
+    params_[i].adopt(std::move(average));
+    averages_[i].adopt(std::move(weight));
+  }
+  applied_ = !applied_;
+}
+
+}  // namespace ebb::optim

@@ -1,0 +1,202 @@
+// The update rules: what each of them keeps, and its numbers for a step.
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstring>
+#include <iterator>
+
+#include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/optim/optimizer.hpp"
+
+namespace ebb::optim {
+namespace {
+
+void check_unit(const char* what, double value) {
+  if (!(value >= 0 && value < 1))
+    throw Error(fmt::format("optimizer: {} is {}, expected at least 0 and below 1", what, value));
+}
+
+void check_decay(double value) {
+  if (!(value >= 0))
+    throw Error(fmt::format("optimizer: weight_decay is {}, expected 0 or more", value));
+}
+
+auto always(std::vector<const char*> slots) {
+  return [slots = std::move(slots)](const Spec&) { return slots; };
+}
+
+// The momentum buffer is there only where there is momentum.
+auto with_momentum(std::vector<const char*> slots, double momentum) {
+  if (momentum > 0) slots.push_back("momentum");
+  return always(std::move(slots));
+}
+
+template <class Op>
+std::vector<Tensor> updated(double clip_value, std::span<const Tensor* const> in) {
+  auto out = ops::apply_all(Op{clip_value}, in);
+  if constexpr (std::is_same_v<decltype(out), Tensor>) {
+    return {std::move(out)};
+  } else {
+    return {std::make_move_iterator(out.begin()), std::make_move_iterator(out.end())};
+  }
+}
+
+}  // namespace
+
+template <class Rule>
+std::size_t RuleOptimizer<Rule>::scratch_bytes(std::span<const Entry> entries) const {
+  return rule_scratch<Rule>(entries);
+}
+
+template <class Rule>
+void RuleOptimizer<Rule>::update(std::span<const Entry> entries, kernels::GradientUse use,
+                                 double lr, std::int64_t step,
+                                 std::span<std::byte> scratch) const {
+  run_rule(entries, rule(lr, step), use, scratch);
+}
+
+template <class Rule>
+void RuleOptimizer<Rule>::write_rule(std::span<std::byte> to, double lr, std::int64_t step) const {
+  const Rule now = rule(lr, step);
+  std::memcpy(to.data(), &now, sizeof now);
+}
+
+template <class Rule>
+std::vector<Tensor> RuleOptimizer<Rule>::update(std::span<const Tensor* const> in,
+                                                double clip_value, bool master) const {
+  constexpr bool kSgd = std::is_same_v<Rule, kernels::SgdRule>;
+  constexpr bool kFactored = std::is_same_v<Rule, kernels::AdafactorRule>;
+  constexpr int kLeast = kSgd ? 0 : std::is_same_v<Rule, kernels::AdamRule> ? 2 : 1;
+  // These have one more with momentum, or with columns.
+  constexpr bool kMore = kSgd || kFactored || std::is_same_v<Rule, kernels::RmspropRule>;
+  const std::size_t slots = in.size() - 4 - (master ? 1 : 0);
+  if constexpr (kMore)
+    if (slots == kLeast + 1) {
+      if constexpr (!kFactored)
+        if (master) return updated<ops::Update<Rule, kLeast + 1, true>>(clip_value, in);
+      return updated<ops::Update<Rule, kLeast + 1>>(clip_value, in);
+    }
+  if constexpr (!kFactored)
+    if (master) return updated<ops::Update<Rule, kLeast, true>>(clip_value, in);
+  return updated<ops::Update<Rule, kLeast>>(clip_value, in);
+}
+
+Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
+    : RuleOptimizer("sgd", std::move(params), o.lr, o.half, with_momentum({}, o.momentum)),
+      options_(o) {
+  check_unit("momentum", o.momentum);
+  check_decay(o.weight_decay);
+  if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
+    throw Error("sgd: nesterov needs momentum above 0 and no dampening");
+}
+
+kernels::SgdRule Sgd::rule(double lr, std::int64_t step) const {
+  return {lr,       options_.momentum, options_.dampening, options_.weight_decay, options_.nesterov,
+          step == 1};
+}
+
+namespace {
+
+template <bool kDecoupled>
+void check(const AdamOptionsOf<kDecoupled>& o) {
+  check_unit("beta1", o.beta1);
+  check_unit("beta2", o.beta2);
+  check_decay(o.weight_decay);
+}
+
+template <bool kDecoupled>
+kernels::AdamRule adam_rule(const AdamOptionsOf<kDecoupled>& o, double lr, std::int64_t step) {
+  const auto t = static_cast<double>(step);
+  return {lr,         o.beta1, o.beta2, o.eps, o.weight_decay, 1 - std::pow(o.beta1, t),
+          1 - std::pow(o.beta2, t), kDecoupled};
+}
+
+}  // namespace
+
+template <bool kDecoupled>
+AdamOf<kDecoupled>::AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecoupled> o)
+    : RuleOptimizer(kDecoupled ? "adamw" : "adam", std::move(params), o.lr, o.half,
+                    always({"m", "v"})),
+      options_(o) {
+  check(o);
+}
+
+template <bool kDecoupled>
+kernels::AdamRule AdamOf<kDecoupled>::rule(double lr, std::int64_t step) const {
+  return adam_rule(options_, lr, step);
+}
+
+template class AdamOf<false>;
+template class AdamOf<true>;
+
+AdamW8bit::AdamW8bit(std::vector<Variable> params, AdamWOptions o)
+    : RuleOptimizer("adamw_8bit", std::move(params), o.lr, o.half, always({"mv"})), options_(o) {
+  check(o);
+}
+
+kernels::Adam8Rule AdamW8bit::rule(double lr, std::int64_t step) const {
+  return {adam_rule(options_, lr, step), step};
+}
+
+Rmsprop::Rmsprop(std::vector<Variable> params, RmspropOptions o)
+    : RuleOptimizer("rmsprop", std::move(params), o.lr, o.half, with_momentum({"v"}, o.momentum)),
+      options_(o) {
+  check_unit("alpha", o.alpha);
+  check_unit("momentum", o.momentum);
+  check_decay(o.weight_decay);
+}
+
+kernels::RmspropRule Rmsprop::rule(double lr, std::int64_t) const {
+  return {lr, options_.alpha, options_.eps, options_.weight_decay, options_.momentum};
+}
+
+Adagrad::Adagrad(std::vector<Variable> params, AdagradOptions o)
+    : RuleOptimizer("adagrad", std::move(params), o.lr, o.half, always({"sum"})), options_(o) {
+  check_decay(o.weight_decay);
+}
+
+kernels::AdagradRule Adagrad::rule(double lr, std::int64_t) const {
+  return {lr, options_.eps, options_.weight_decay};
+}
+
+Lion::Lion(std::vector<Variable> params, LionOptions o)
+    : RuleOptimizer("lion", std::move(params), o.lr, o.half, always({"m"})), options_(o) {
+  check_unit("beta1", o.beta1);
+  check_unit("beta2", o.beta2);
+  check_decay(o.weight_decay);
+}
+
+kernels::LionRule Lion::rule(double lr, std::int64_t) const {
+  return {lr, options_.beta1, options_.beta2, options_.weight_decay};
+}
+
+Adafactor::Adafactor(std::vector<Variable> params, AdafactorOptions o)
+    : RuleOptimizer("adafactor", std::move(params), o.lr, {},
+                    [](const Spec& param) -> std::vector<const char*> {
+                      if (factored(param)) return {"row", "col"};
+                      return {"v"};
+                    }),
+      options_(o) {
+  if (!(o.beta2_decay < 0))
+    throw Error(fmt::format("adafactor: beta2_decay is {}, expected below 0", o.beta2_decay));
+  if (!(o.eps1 > 0 && o.eps2 >= 0 && o.clip > 0))
+    throw Error(fmt::format("adafactor: eps1, eps2 and clip are {}, {} and {}, expected above 0",
+                            o.eps1, o.eps2, o.clip));
+  check_decay(o.weight_decay);
+}
+
+kernels::AdafactorRule Adafactor::rule(double lr, std::int64_t step) const {
+  const auto t = static_cast<double>(step);
+  const double rate = options_.decaying ? std::min(lr, 1 / std::sqrt(t)) : lr;
+  return {lr,
+          rate,
+          1 - std::pow(t, options_.beta2_decay),
+          options_.eps1,
+          options_.eps2,
+          options_.clip,
+          options_.weight_decay,
+          options_.relative};
+}
+
+}  // namespace ebb::optim

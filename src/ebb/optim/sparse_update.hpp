@@ -1,0 +1,53 @@
+// The update of a table of which few rows have a gradient, such as an embedding's weight: the sum
+// scatter_add(indices, rows) and the optimizer's update in one, in the same bits. A pass over
+// traces puts it in the place of the two (ebb/trace/sparse.hpp).
+#pragma once
+
+#include <optional>
+
+#include "ebb/optim/update_ops.hpp"
+
+namespace ebb::ops {
+
+// rule, scale, indices (i…), rows (i…, width…), parameter (height, width…), state … → parameter,
+// state …, each in the place of the old one.
+template <class Rule, int kSlots>
+struct SparseUpdate {
+  static constexpr int kOutputs = 1 + kSlots;
+  static const char* const name;
+  static constexpr bool once = true, unlisted = true;
+  double clip_value = 0;
+  bool operator==(const SparseUpdate&) const = default;
+  std::array<Spec, kOutputs> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  std::uint32_t overwrites(int output) const { return 1u << (4 + output); }
+  template <class... O>
+  void run(Ins in, O... out_and_scratch) const {
+    const std::tuple<O...> all(out_and_scratch...);
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const Out out[] = {std::get<I>(all)...};
+      update(in, out, std::get<kOutputs>(all));
+    }
+    (std::make_index_sequence<kOutputs>{});
+  }
+
+ private:
+  void update(Ins in, Outs out, Scratch scratch) const;
+};
+
+#define EBB_SPARSE_UPDATES(X)                \
+  X(kernels::SgdRule, 0, "sgd_rows")         \
+  X(kernels::AdamRule, 2, "adam_rows")       \
+  X(kernels::AdagradRule, 1, "adagrad_rows")
+#define EBB_SPARSE_NAME(Rule, slots, text) \
+  template <>                              \
+  const char* const SparseUpdate<Rule, slots>::name;
+EBB_SPARSE_UPDATES(EBB_SPARSE_NAME)
+#undef EBB_SPARSE_NAME
+
+// The sparse form of an optimizer's update of this parameter with so many rows of gradient; none
+// where the rule has none, or where it would not be quicker.
+std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices);
+
+}  // namespace ebb::ops

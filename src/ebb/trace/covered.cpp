@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <numeric>
+
+#include "ebb/trace/passes.hpp"
+
+namespace ebb::trace {
+namespace {
+
+// Calls that need one of these values, directly or not.
+std::vector<bool> dependents(const Trace& trace, const std::vector<Id>& values) {
+  std::vector<bool> touched(trace.values.size()), calls(trace.calls.size());
+  for (const Id id : values) touched[id] = true;
+  for (std::size_t c = 0; c < trace.calls.size(); ++c) {
+    const Call& call = trace.calls[c];
+    calls[c] = std::any_of(call.in.begin(), call.in.end(), [&](Id id) { return touched[id]; });
+    if (calls[c])
+      for (const Id id : call.out) touched[id] = true;
+  }
+  return calls;
+}
+
+// The call that `by` makes needless, or kNone.
+Id covered_by(const Trace& trace, std::size_t by) {
+  const Call& call = trace.calls[by];
+  if (call.op.type().covered == nullptr) return kNone;
+  const ops::Covered covered = call.op.type().covered(call.op.attributes());
+  const std::vector<Id> in(call.in.begin(), call.in.begin() + covered.inputs);
+  for (std::size_t c = 0; c < trace.calls.size(); ++c)
+    if (trace.calls[c].op == covered.op && trace.calls[c].in == in) return static_cast<Id>(c);
+  return kNone;
+}
+
+// The same trace with its calls in this order, and values in the order of the calls that make them.
+Trace ordered(const Trace& from, const std::vector<std::size_t>& order) {
+  Trace to = from;
+  to.values.clear();
+  to.calls.clear();
+  std::vector<Id> at(from.values.size(), kNone);
+  const auto add = [&](std::size_t id) {
+    at[id] = static_cast<Id>(to.values.size());
+    to.values.push_back(from.values[id]);
+  };
+  for (std::size_t id = 0; id < from.values.size(); ++id)
+    if (from.values[id].kind != Kind::made) add(id);
+  for (const std::size_t c : order)
+    for (const Id id : from.calls[c].out) add(id);
+  const auto rename = [&](Id& id) {
+    if (id != kNone) id = at[id];
+  };
+  for (const std::size_t c : order) {
+    Call call = from.calls[c];
+    for (Id& id : call.in) rename(id);
+    for (Id& id : call.out) {
+      rename(id);
+      to.values[id].call = static_cast<Id>(to.calls.size());
+    }
+    to.calls.push_back(std::move(call));
+  }
+  for (Value& v : to.values) rename(v.base);
+  for (Id& id : to.results) rename(id);
+  for (Id& id : to.carry) rename(id);
+  for (Assign& a : to.assigns) rename(a.value);
+  return to;
+}
+
+// `by` gives what `gone` gave. What came before `by` and needs it is put right behind it.
+Trace replaced(Trace trace, std::size_t gone, std::size_t by, const std::vector<bool>& later) {
+  const ops::AnyOp& op = trace.calls[by].op;
+  const auto from = static_cast<std::size_t>(op.type().covered(op.attributes()).from);
+  const std::vector<Id> old = trace.calls[gone].out, now = trace.calls[by].out;
+  const auto rename = [&](Id& id) {
+    const auto place = std::find(old.begin(), old.end(), id);
+    if (place != old.end()) id = now[from + static_cast<std::size_t>(place - old.begin())];
+  };
+  for (Call& call : trace.calls)
+    for (Id& id : call.in) rename(id);
+  for (Value& v : trace.values) rename(v.base);
+  for (Id& id : trace.results) rename(id);
+  for (Id& id : trace.carry) rename(id);
+  for (Assign& a : trace.assigns) rename(a.value);
+
+  std::vector<std::size_t> order(trace.calls.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(by) + 1;
+  std::stable_partition(order.begin(), end, [&](std::size_t c) { return !later[c]; });
+  return ordered(trace, order);
+}
+
+}  // namespace
+
+Trace without_covered(const Trace& trace) {
+  Trace now = trace;
+  for (std::size_t by = 0; by < now.calls.size(); ++by) {
+    const Id gone = covered_by(now, by);
+    if (gone == kNone) continue;
+    const auto later = dependents(now, now.calls[gone].out);
+    const auto stuck = [&](std::size_t c) { return later[c] && now.calls[c].op.type().once; };
+    bool possible = !later[by];
+    for (std::size_t c = 0; c < by; ++c) possible = possible && !stuck(c);
+    if (possible) now = replaced(std::move(now), static_cast<std::size_t>(gone), by, later);
+  }
+  return now;
+}
+
+}  // namespace ebb::trace

@@ -1,0 +1,16 @@
+// The gradient of an embedding is a sum of few rows. Where only the optimizer reads it, sum and
+// update become one call, and the whole gradient is never made:
+//
+//   %8 = scatter_add(ids, %7); w', m', v' = adam(rule, scale, %8, w, m, v)
+//   becomes   w', m', v' = adam_rows(rule, scale, ids, %7, w, m, v)
+//
+// For a batch that is taken as a whole: over parts the sum has to stand somewhere.
+#pragma once
+
+#include "ebb/trace/trace.hpp"
+
+namespace ebb::trace {
+
+Trace with_sparse_updates(const Trace& trace);
+
+}  // namespace ebb::trace

@@ -1,0 +1,143 @@
+// Compiled steps that leave out what need not be made: an embedding's whole gradient, a loss that
+// its way back gives as well. The bits are those of eager steps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "ebb/exec/compile.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/index.hpp"
+#include "ebb/ops/linear_cross_entropy.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/tape/tape.hpp"
+#include "ebb/trace/passes.hpp"
+#include "ebb/trace/sparse.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kRows = 6, kTable = 400, kWidth = 8;
+
+Tensor labels(int step) {
+  std::vector<std::int64_t> ids;
+  for (int i = 0; i < kRows; ++i) ids.push_back((i * i * 31 + step * 7) % (kTable / 2));
+  return Tensor::from(ids, {kRows});
+}
+Batch batch(int step) { return {{"ids", labels(step)}, {"labels", labels(step + 3)}}; }
+BatchSpec spec() {
+  const Spec ids{{kRows}, DType::i64};
+  return {{"ids", ids}, {"labels", ids}};
+}
+
+struct Model {
+  Variable table{"table", random::normal({kTable, kWidth}, 0, 1, 1, 2)};
+  Variable out{"out", random::normal({kTable, kWidth}, 0, 1, 1, 3)};
+  Loss loss(const Batch& b) const {
+    return linear_cross_entropy(embedding(table, b["ids"]), out, b["labels"]);
+  }
+};
+
+template <class Optimizer>
+std::vector<float> trained(bool compiled) {
+  Model model;
+  Optimizer optimizer({model.table, model.out});
+  const auto fn = [&](const Batch& b) { return optimizer.minimize(model.loss(b)); };
+  if (compiled) {
+    auto step = compile(spec(), {}, fn);
+    for (int i = 0; i < 4; ++i) step(batch(i));
+  } else {
+    for (int i = 0; i < 4; ++i) {
+      Tape tape;
+      fn(batch(i));
+    }
+  }
+  std::vector<float> all;
+  for (const Variable& v : {model.table, model.out}) {
+    const auto values = v.value().template data<float>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+template <class Optimizer>
+void expect_same() {
+  const auto eager = trained<Optimizer>(false), compiled = trained<Optimizer>(true);
+  EXPECT_EQ(std::memcmp(eager.data(), compiled.data(), eager.size() * sizeof(float)), 0);
+}
+
+TEST(Sparse, CompiledStepsHaveTheBitsOfEagerOnes) {
+  expect_same<optim::Sgd>();
+  expect_same<optim::Adam>();
+  expect_same<optim::AdamW>();
+  expect_same<optim::Adagrad>();
+  expect_same<optim::Rmsprop>();  // which has no sparse form
+}
+
+int count(const trace::Trace& t, std::string_view op) {
+  return static_cast<int>(std::count_if(t.calls.begin(), t.calls.end(), [&](const trace::Call& c) {
+    return c.op.type().name == op;
+  }));
+}
+
+template <class Optimizer>
+trace::Trace traced() {
+  Model model;
+  Optimizer optimizer({model.table, model.out});
+  const Spec ids{{kRows}, DType::i64};
+  const Spec in[] = {ids, ids};
+  return trace::simplified(trace::trace(
+      [&](std::span<const Tensor> x) {
+        Tape tape;
+        const Loss loss = linear_cross_entropy(embedding(model.table, x[0]), model.out, x[1]);
+        const Tensor mean = loss.mean();
+        optimizer.minimize(loss);
+        return std::vector{mean};
+      },
+      in));
+}
+
+TEST(Sparse, TheLossIsThatOfItsWayBack) {
+  const trace::Trace t = traced<optim::Adam>();
+  EXPECT_EQ(count(t, "linear_cross_entropy"), 0) << to_string(t);
+  EXPECT_EQ(count(t, "linear_cross_entropy_backward"), 1);
+  // Every value is made before it is read.
+  std::vector<bool> there(t.values.size());
+  for (std::size_t i = 0; i < t.values.size(); ++i)
+    there[i] = t.values[i].kind != trace::Kind::made;
+  for (const trace::Call& c : t.calls) {
+    for (const trace::Id id : c.in) EXPECT_TRUE(there[id]) << to_string(t);
+    for (const trace::Id id : c.out) there[id] = true;
+  }
+}
+
+TEST(Sparse, WithoutGradientsTheLossStays) {
+  Model model;
+  const Spec ids{{kRows}, DType::i64};
+  const Spec in[] = {ids, ids};
+  const trace::Trace t = trace::simplified(trace::trace(
+      [&](std::span<const Tensor> x) {
+        return std::vector{
+            linear_cross_entropy(embedding(model.table, x[0]), model.out, x[1]).sum};
+      },
+      in));
+  EXPECT_EQ(count(t, "linear_cross_entropy"), 1);
+}
+
+TEST(Sparse, TheWholeGradientOfAnEmbeddingIsNotMade) {
+  trace::Trace t = traced<optim::Adam>();
+  EXPECT_EQ(count(trace::with_sparse_updates(t), "adam_rows"), 0) << "a part's sum goes on";
+  t.carry.clear();
+  const trace::Trace sparse = trace::with_sparse_updates(t);
+  EXPECT_EQ(count(sparse, "adam_rows"), 1) << to_string(sparse);
+  EXPECT_EQ(count(sparse, "adam"), 1);
+  EXPECT_EQ(count(sparse, "scatter_add"), 0);
+  trace::Trace other = traced<optim::Rmsprop>();
+  other.carry.clear();
+  EXPECT_EQ(count(trace::with_sparse_updates(other), "scatter_add"), 1);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,89 @@
+#include "ebb/kernels/update_rows.hpp"
+
+#include "tests/kernels/rows_support.hpp"
+
+namespace ebb::kernels::rows_test {
+namespace {
+
+template <class T>
+class UpdateRowsOf : public ::testing::Test {};
+using Floats = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(UpdateRowsOf, Floats);
+
+template <class T>
+struct Table {
+  std::size_t height, width, count;
+  Values<T> param, first, second, rows;
+  std::vector<std::int32_t> indices;
+
+  Table(std::size_t h, std::size_t w, std::size_t n)
+      : height(h),
+        width(w),
+        count(n),
+        param(random_values<T>(h * w, 1)),
+        first(random_values<T>(h * w, 2, 0.1, 1)),
+        second(random_values<T>(h * w, 3, 0.1, 1)),
+        rows(random_values<T>(n * w, 4)) {
+    std::mt19937 bits(5);
+    for (std::size_t i = 0; i < n; ++i)  // some of them many times
+      indices.push_back(static_cast<std::int32_t>(i % 3 == 0 ? i % 2 : bits() % h));
+    for (std::size_t i = 0; i < n * w; i += 5) rows[i] = T(-0.0);
+  }
+
+  template <class Rule>
+  Values<T> sparse(const Rule& rule, GradientUse use) const {
+    Table t = *this;
+    Bytes scratch(update_rows_scratch(count, width, sizeof(T)));
+    update_rows<T, std::int32_t>({t.param.data(), {t.first.data(), t.second.data()},
+                                  t.indices.data(), t.rows.data(), count, height, width},
+                                 rule, use, std::span(scratch));
+    return t.all();
+  }
+
+  template <class Rule>
+  Values<T> dense(const Rule& rule, GradientUse use) const {
+    Table t = *this;
+    Values<T> gradient(height * width, T(0));
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < width; ++j)
+        gradient[static_cast<std::size_t>(indices[i]) * width + j] += rows[i * width + j];
+    const Update<T> whole{
+        t.param.data(), gradient.data(), {t.first.data(), t.second.data()}, height * width};
+    update<T>(std::span(&whole, 1), rule, use);
+    return t.all();
+  }
+
+  Values<T> all() const {
+    Values<T> out = param;
+    out.insert(out.end(), first.begin(), first.end());
+    out.insert(out.end(), second.begin(), second.end());
+    return out;
+  }
+};
+
+template <class T, class Rule>
+void check(const Table<T>& table, const Rule& rule) {
+  for (const GradientUse use : {GradientUse{0.25}, GradientUse{1, 0.5}}) {
+    const auto want = table.dense(rule, use);
+    EXPECT_FALSE(same_bits(want, table.all())) << "the step did nothing";
+    expect_one_result([&] { return table.sparse(rule, use); });
+    EXPECT_TRUE(same_bits(want, table.sparse(rule, use)));
+  }
+}
+
+TYPED_TEST(UpdateRowsOf, HasTheBitsOfTheWholeGradient) {
+  for (const auto& [height, width, count] :
+       {std::array<std::size_t, 3>{200, 33, 50}, {5, 1, 9}, {300, 128, 3}, {3, 9000, 4}}) {
+    SCOPED_TRACE(::testing::Message() << height << "x" << width << " " << count);
+    const Table<TypeParam> table(height, width, count);
+    check(table, SgdRule{});
+    check(table, SgdRule{.weight_decay = 0.1});
+    check(table, AdamRule{});
+    check(table, AdamRule{.weight_decay = 0.1, .decoupled = true});
+    check(table, AdagradRule{});
+    check(table, AdagradRule{.weight_decay = 0.1});
+  }
+}
+
+}  // namespace
+}  // namespace ebb::kernels::rows_test

@@ -1,0 +1,258 @@
+// The presets, small: names people know, one step eager and compiled in the same bits, also in parts
+// and in the smallest budget, and errors.
+#include <gtest/gtest.h>
+
+#include "ebb/exec/compile.hpp"
+#include "ebb/nn/convnets.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/nn/recurrent_models.hpp"
+#include "ebb/nn/transformer.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kRows = 4, kLength = 12, kVocabulary = 17;
+
+nn::GptOptions small_gpt(nn::GptOptions o) {
+  o.vocabulary = kVocabulary;
+  o.places = 16;
+  o.layers = 2;
+  o.width = 32;
+  o.heads = 4;
+  if (o.kv_heads) o.kv_heads = 2;
+  o.dropout = 0.1;
+  return o;
+}
+
+nn::EncoderOptions small_encoder() {
+  nn::EncoderOptions o;
+  o.vocabulary = kVocabulary;
+  o.places = 16;
+  o.layers = 2;
+  o.width = 32;
+  o.heads = 4;
+  o.classes = 5;
+  o.dropout = 0.1;
+  return o;
+}
+
+Tensor ids(const Shape& shape, std::int64_t below) {
+  return cast(random::uniform(shape, 0, static_cast<double>(below) - 0.01, 1, 2), DType::i32);
+}
+
+std::vector<std::byte> bytes_of(const std::vector<Variable>& all) {
+  std::vector<std::byte> out;
+  for (const Variable& v : all) {
+    std::vector<std::byte> part(v.spec().bytes());
+    v.read(part, 0);
+    out.insert(out.end(), part.begin(), part.end());
+  }
+  return out;
+}
+
+struct Options {
+  bool eager = false;
+  CompileOptions compile{};
+};
+
+// The weights after three steps.
+template <class Make, class LossOf>
+std::vector<std::byte> trained(const Make& make, const LossOf& loss_of, const Batch& batch,
+                               const Options& how, plan::Plan* plan = nullptr) {
+  random::seed(3);
+  auto model = make();
+  optim::Adam adam(params(model), {.lr = 1e-2});
+  const auto fn = [&](const Batch& b) { return adam.minimize(loss_of(model, b)); };
+  if (how.eager) {
+    for (int i = 0; i < 3; ++i) {
+      Tape tape;
+      fn(batch);
+    }
+  } else {
+    std::vector<Spec> specs;
+    for (const Tensor& t : batch.values()) specs.push_back(t.spec());
+    auto step = compile(BatchSpec(std::make_shared<Names>(batch.names()), specs), how.compile, fn);
+    for (int i = 0; i < 3; ++i) step(batch);
+    if (plan) *plan = step.plan();
+  }
+  return bytes_of(variables(model));
+}
+
+template <class Make, class LossOf>
+void same_bits_everywhere(const Make& make, const LossOf& loss_of, const Batch& batch, bool parts) {
+  const auto eager = trained(make, loss_of, batch, {.eager = true});
+  plan::Plan plan;
+  Options tight;
+  tight.compile.allow = Allow::same_bits;
+  EXPECT_TRUE(trained(make, loss_of, batch, tight, &plan) == eager) << "compiled";
+  tight.compile.memory.bytes = plan.minimum;
+  EXPECT_TRUE(trained(make, loss_of, batch, tight, &plan) == eager)
+      << "in the smallest budget: " << plan.way.text();
+  if (!parts) return;
+  Options split;
+  split.compile.rows = 3;
+  EXPECT_TRUE(trained(make, loss_of, batch, split, &plan) == eager) << "in parts of 3 rows and 1";
+  EXPECT_TRUE(plan.split());
+}
+
+const auto classify = [](const auto& model, const Batch& b) {
+  return sparse_cross_entropy(model(b["x"]), b["y"]);
+};
+const auto predict_next = [](const auto& model, const Batch& b) {
+  return model.loss(b["x"], b["y"]);
+};
+
+Batch text() {
+  return {{"x", ids({kRows, kLength}, kVocabulary)}, {"y", ids({kRows, kLength}, kVocabulary)}};
+}
+Batch images() {
+  return {{"x", random::normal({kRows, 8, 8, 3}, 0, 1, 1, 1)}, {"y", ids({kRows}, 5)}};
+}
+Batch sequences() {
+  return {{"x", random::normal({kRows, kLength, 6}, 0, 1, 1, 1)}, {"y", ids({kRows}, 5)}};
+}
+
+TEST(Presets, NamesPeopleKnow) {
+  nn::Gpt gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2()));
+  std::vector<std::string> names;
+  for (const Variable& v : params(gpt)) names.push_back(v.name());
+  const auto has = [&](const char* name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  EXPECT_TRUE(has("tokens.weight"));
+  EXPECT_TRUE(has("places.weight"));
+  EXPECT_TRUE(has("layers.0.attn.q_proj.weight"));
+  EXPECT_TRUE(has("layers.1.attn.o_proj.bias"));
+  EXPECT_TRUE(has("layers.1.mlp.down_proj.weight"));
+  EXPECT_TRUE(has("layers.0.attn_norm.bias"));
+  EXPECT_TRUE(has("norm.weight"));
+  EXPECT_FALSE(has("head.weight")) << "the head is tied";
+  EXPECT_EQ(names.size(), 2u + 2 * 16 + 2);
+
+  nn::Gpt llama(nn::Init(1), small_gpt(nn::GptOptions::llama()));
+  names.clear();
+  for (const Variable& v : params(llama)) names.push_back(v.name());
+  EXPECT_TRUE(has("layers.0.mlp.gate_proj.weight"));
+  EXPECT_TRUE(has("head.weight"));
+  EXPECT_FALSE(has("places.weight"));
+  EXPECT_FALSE(has("layers.0.attn.q_proj.bias"));
+  EXPECT_EQ(llama.layers[0].attn.k_proj.weight.spec().shape, (Shape{16, 32})) << "2 heads of keys";
+}
+
+TEST(Presets, Gpt2HasTheKnownNumberOfParameters) {
+  nn::Gpt gpt(nn::Init(1), nn::GptOptions::gpt2());
+  std::int64_t count = 0;
+  for (const Variable& v : params(gpt)) count += v.spec().size();
+  EXPECT_EQ(count, 124'475'904) << "GPT-2 small with a vocabulary of 50,304";
+}
+
+TEST(Presets, LogitsAndLossAgree) {
+  nn::Gpt gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2()));
+  const nn::Evaluation evaluation;
+  const Batch b = text();
+  const Loss tiled = gpt.loss(b["x"], b["y"]);
+  const Loss whole = sparse_cross_entropy(gpt(b["x"]), b["y"]);
+  EXPECT_EQ(tiled.count.item(), whole.count.item());
+  EXPECT_NEAR(tiled.sum.item(), whole.sum.item(), 1e-5 * whole.sum.item());
+}
+
+// The head of this one is its embedding: two uses of one weight, so a batch in parts is equal up to
+// rounding only.
+TEST(Presets, Gpt2SameBits) {
+  same_bits_everywhere([] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2())); },
+                       predict_next, text(), false);
+}
+TEST(Presets, LlamaSameBits) {
+  same_bits_everywhere([] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::llama())); },
+                       predict_next, text(), true);
+}
+TEST(Presets, EncoderSameBits) {
+  same_bits_everywhere([] { return nn::EncoderClassifier(nn::Init(1), small_encoder()); }, classify,
+                       {{"x", text()["x"]}, {"y", ids({kRows}, 5)}}, true);
+}
+TEST(Presets, ResNetSameBits) {
+  same_bits_everywhere(
+      [] {
+        return nn::ResNet(nn::Init(1), {.channels = {8, 16}, .blocks = 2, .classes = 5});
+      },
+      classify, images(), false);
+}
+TEST(Presets, ConvNetSameBits) {
+  same_bits_everywhere(
+      [] {
+        return nn::ConvNet(nn::Init(1),
+                           {.channels = {8, 16}, .height = 8, .width = 8, .classes = 5});
+      },
+      classify, images(), true);
+}
+TEST(Presets, LstmClassifierSameBits) {
+  same_bits_everywhere(
+      [] {
+        return nn::LstmClassifier(nn::Init(1), {.in = 6, .hidden = 8, .classes = 5, .layers = 2});
+      },
+      classify, sequences(), false);
+}
+TEST(Presets, GruClassifierSameBits) {
+  same_bits_everywhere(
+      [] {
+        return nn::GruClassifier(
+            nn::Init(1), {.in = 6, .hidden = 8, .classes = 5, .bidirectional = true});
+      },
+      classify, sequences(), false);
+}
+TEST(Presets, LstmLanguageModelWithAttentionSameBits) {
+  same_bits_everywhere(
+      [] {
+        return nn::LstmLm(nn::Init(1), {.vocabulary = kVocabulary,
+                                        .embedding = 8,
+                                        .hidden = 16,
+                                        .attention = true});
+      },
+      predict_next, text(), false);
+}
+
+TEST(Presets, PaddedPlacesDoNotCount) {
+  nn::EncoderClassifier net(nn::Init(1), small_encoder());
+  const nn::Evaluation evaluation;
+  const Tensor mask = Tensor::from(std::vector<bool>{1, 1, 1, 1, 1, 0, 0, 0}, {1, 8});
+  std::vector<std::int32_t> a(8), b(8);
+  for (int i = 0; i < 8; ++i) {
+    a[i] = static_cast<std::int32_t>(i % kVocabulary);
+    b[i] = i < 5 ? a[i] : 16 - a[i];
+  }
+  const Tensor x = net(Tensor::from(a, {1, 8}), mask), y = net(Tensor::from(b, {1, 8}), mask);
+  for (std::int64_t i = 0; i < 5; ++i)
+    EXPECT_EQ(x.to_vector<float>()[i], y.to_vector<float>()[i]) << "class " << i;
+}
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Presets, Errors) {
+  nn::GptOptions o = small_gpt(nn::GptOptions::gpt2());
+  o.heads = 5;
+  EXPECT_EQ(error_of([&] { nn::Gpt(nn::Init(1), o); }),
+            "MultiHeadAttention: a width of 32 does not divide into 5 heads");
+  nn::Gpt gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2()));
+  EXPECT_EQ(error_of([&] { gpt(ids({2, 17}, kVocabulary)); }),
+            "Gpt: the text has 17 places, the model knows 16; cut the text or build the model with "
+            "more");
+  EXPECT_NE(error_of([&] { gpt(ids({7}, kVocabulary)); }).find("expected (batch, places)"),
+            std::string::npos);
+  EXPECT_EQ(error_of([&] { nn::Mlp(nn::Init(1), {4}); }),
+            "Mlp: 1 sizes were given, expected at least two: in and out");
+}
+
+}  // namespace
+}  // namespace ebb

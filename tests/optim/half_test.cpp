@@ -1,0 +1,162 @@
+// Parameters and gradients of 16 bits: master copies, and loss scales that find their size.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ebb/base/error.hpp"
+#include "ebb/exec/compile.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "tests/optim/model.hpp"
+
+namespace ebb {
+namespace {
+
+using test::bytes;
+using All = std::vector<std::vector<std::byte>>;
+
+struct Model {
+  Variable up, down;
+  explicit Model(DType type)
+      : up("up", cast(random::normal({24, 12}, 0, 0.3, 1, 1), type)),
+        down("down", cast(random::normal({5, 24}, 0, 0.3, 1, 2), type)) {}
+  Tensor operator()(const Tensor& x) const { return linear(relu(linear(x, up)), down); }
+  std::vector<Variable> params() const { return {up, down}; }
+};
+
+// Weights and state after some steps, and the last loss.
+template <class Optimizer, class Options>
+std::pair<All, double> trained(DType type, const Options& options, bool compiled, int steps) {
+  random::seed(3);
+  const Model model(type);
+  Optimizer optimizer(model.params(), options);
+  const test::Example data = test::examples(40, 12, 5, 1);
+  double loss = 0;
+  auto step = compile({{"x", data.x.spec()}, {"y", data.labels.spec()}}, {}, [&](const Batch& b) {
+    return optimizer.minimize(sparse_cross_entropy(model(b["x"]), b["y"]));
+  });
+  for (int i = 0; i < steps; ++i) {
+    if (compiled) {
+      loss = step({{"x", data.x}, {"y", data.labels}}).mean().item();
+    } else {
+      Tape tape;
+      loss = optimizer.minimize(sparse_cross_entropy(model(data.x), data.labels)).mean().item();
+    }
+  }
+  std::vector<Variable> all = model.params();
+  for (const Variable& v : optimizer.state()) all.push_back(v);
+  return {bytes(all), loss};
+}
+
+TEST(Half, CompiledHasTheBitsOfEager) {
+  for (const DType type : {DType::bf16, DType::f16})
+    for (const bool master : {true, false}) {
+      SCOPED_TRACE(master);
+      const optim::AdamWOptions adam{.lr = 1e-2, .half = {.master = master}};
+      EXPECT_EQ(trained<optim::AdamW>(type, adam, true, 4).first,
+                trained<optim::AdamW>(type, adam, false, 4).first);
+      EXPECT_EQ(trained<optim::AdamW8bit>(type, adam, true, 4).first,
+                trained<optim::AdamW8bit>(type, adam, false, 4).first);
+      const optim::SgdOptions sgd{.lr = 0.1, .half = {.master = master}};
+      EXPECT_EQ(trained<optim::Sgd>(type, sgd, true, 4).first,
+                trained<optim::Sgd>(type, sgd, false, 4).first);
+    }
+}
+
+TEST(Half, LearnsAsF32Does) {
+  const optim::AdamWOptions options{.lr = 1e-2};
+  const double full = trained<optim::AdamW>(DType::f32, options, false, 100).second;
+  EXPECT_LT(full, 1.2);
+  // A scale that fits from the start: a skipped step is a step behind.
+  optim::LossScale scale = optim::dynamic;
+  scale.first = 256;
+  const optim::AdamWOptions scaled{.lr = 1e-2, .half = {.loss_scale = scale}};
+  EXPECT_NEAR(trained<optim::AdamW>(DType::bf16, options, false, 100).second / full, 1, 0.1);
+  EXPECT_NEAR(trained<optim::AdamW>(DType::f16, scaled, false, 100).second / full, 1, 0.1);
+}
+
+// Steps far below the last digit of a 16-bit one.
+TEST(Half, AMasterCopyCollectsSmallSteps) {
+  for (const bool master : {true, false}) {
+    Variable w("w", cast(Tensor::of({1, -1}), DType::bf16));
+    optim::Sgd sgd({w}, {.lr = 1e-4, .half = {.master = master}});
+    const std::vector<Tensor> g{cast(Tensor::of({1, 1}), DType::bf16)};
+    for (int i = 0; i < 1000; ++i) sgd.step(g);
+    const std::vector<float> now = cast(w, DType::f32).to_vector<float>();
+    EXPECT_NEAR(now[0], master ? 0.9 : 1, 0.003);
+    EXPECT_NEAR(now[1], master ? -1.1 : -1, 0.005);
+  }
+}
+
+TEST(Half, GradientsMayBeWider) {
+  Variable w("w", cast(Tensor::of({1, -1}), DType::bf16));
+  optim::Sgd sgd({w}, {.lr = 1});
+  sgd.step(std::vector<Tensor>{Tensor::of({0.5, 0.25})});
+  EXPECT_EQ(cast(w, DType::f32).to_vector<float>(), (std::vector<float>{0.5, -1.25}));
+}
+
+struct Overflow {
+  Variable w{"w", cast(Tensor::of({1, 2, 3}), DType::f16)};
+  optim::Sgd sgd{{w},
+                 {.lr = 0.25,
+                  .half = {.loss_scale = {.first = 262144, .growth = 2, .backoff = 0.5,
+                                          .patience = 3}}}};
+  Loss loss() { return mse(w, Tensor::of({0, 0, 0})); }  // gradients 2, 4 and 6, and then less
+  std::vector<float> values() const { return cast(w, DType::f32).to_vector<float>(); }
+};
+
+// f16 ends at 65504: a scale of 262144 is too much, and so are the next ones.
+template <class Step>
+void finds_its_size(Overflow& o, Step step) {
+  std::int64_t skipped = 0;
+  double scale = 262144;
+  while (o.sgd.steps() == 0) {
+    ASSERT_LT(skipped, 20);
+    EXPECT_EQ(o.sgd.loss_scale(), scale);
+    EXPECT_EQ(o.values(), (std::vector<float>{1, 2, 3})) << "a skipped step changes nothing";
+    step();
+    if (o.sgd.steps() == 0) {
+      ++skipped;
+      scale /= 2;
+    }
+    EXPECT_EQ(o.sgd.skipped(), skipped);
+  }
+  EXPECT_GE(skipped, 3);
+  EXPECT_LT(o.values()[2], 3);
+  EXPECT_EQ(o.sgd.loss_scale(), scale);
+  step();
+  step();
+  EXPECT_EQ(o.sgd.loss_scale(), 2 * scale) << "after three steps in a row";
+  EXPECT_EQ(o.sgd.steps(), 3);
+}
+
+TEST(LossScale, BacksOffAndGrowsAgain) {
+  Overflow o;
+  finds_its_size(o, [&] {
+    Tape tape;
+    o.sgd.minimize(o.loss());
+  });
+}
+
+TEST(LossScale, BacksOffAndGrowsAgainCompiled) {
+  Overflow o, eager;
+  const Tensor unused = Tensor::of({1});
+  auto compiled = compile({{"x", unused.spec()}}, {},
+                          [&](const Batch&) { return o.sgd.minimize(o.loss()); });
+  finds_its_size(o, [&] { compiled({{"x", unused}}); });
+  finds_its_size(eager, [&] {
+    Tape tape;
+    eager.sgd.minimize(eager.loss());
+  });
+  EXPECT_EQ(o.values(), eager.values());
+}
+
+TEST(LossScale, IsRefusedWhereItMakesNoSense) {
+  Variable w("w", Tensor::of({1}));
+  EXPECT_THROW(optim::Sgd({w}, {.half = {.loss_scale = {.first = 0}}}), Error);
+  EXPECT_THROW(optim::Sgd({w}, {.half = {.loss_scale = {.first = 8, .growth = 0.5}}}), Error);
+}
+
+}  // namespace
+}  // namespace ebb

@@ -1,0 +1,116 @@
+// Activations that wait in 16 bits: what changes, and what does not.
+#include "ebb/trace/store_half.hpp"
+
+#include <gtest/gtest.h>
+
+#include "ebb/exec/compile.hpp"
+#include "ebb/exec/executor.hpp"
+#include "ebb/nn/layers.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/trace/passes.hpp"
+
+namespace ebb {
+namespace {
+
+struct Block {  // norm, wide gelu, back, added to where it came from
+  nn::LayerNorm norm;
+  nn::Dense up, down;
+  explicit Block(const nn::Init& init)
+      : norm(init / "norm", 64),
+        up(init / "up", 64, 256, {.activation = Activation::gelu}),
+        down(init / "down", 256, 64) {}
+  Tensor operator()(const Tensor& x) const { return x + down(up(norm(x))); }
+  void each(auto&& f) {
+    f("norm", norm);
+    f("up", up);
+    f("down", down);
+  }
+};
+
+struct Model {
+  std::vector<Block> blocks;
+  explicit Model(const nn::Init& init) {
+    for (int i = 0; i < 12; ++i) blocks.emplace_back(init / i);
+  }
+  Tensor operator()(Tensor x) const {
+    for (const Block& b : blocks) x = b(reshape(x, {-1, 64}));
+    return x;
+  }
+  void each(auto&& f) {
+    for (std::size_t i = 0; i < blocks.size(); ++i) f(std::to_string(i), blocks[i]);
+  }
+};
+
+struct Outcome {
+  double first = 0, last = 0;
+  std::uint64_t arena = 0;  // activations, above all
+  std::string text;
+};
+
+Outcome train(const CompileOptions& options, int steps) {
+  random::seed(1);
+  Model model{nn::Init(1)};
+  optim::AdamW adam(params(model), {.lr = 1e-3});
+  const Tensor x = random::normal({384, 64}, 0, 1, 1, 2);
+  const Tensor y = random::normal({384, 64}, 0, 1, 1, 3);
+  auto step = compile({{"x", x.spec()}, {"y", y.spec()}}, options, [&](const Batch& b) {
+    return adam.minimize(mse(model(b["x"]), b["y"]));
+  });
+  Outcome o;
+  for (int i = 0; i < steps; ++i) {
+    o.last = step({{"x", x}, {"y", y}}).mean().item();
+    if (i == 0) o.first = o.last;
+  }
+  o.arena = step.plan().arena;
+  o.text = to_string(step.plan());
+  return o;
+}
+
+const CompileOptions kHalf{.approximate = {.bf16_activations = true}};
+
+TEST(StoredHalf, SavesNearlyHalfOfTheActivations) {
+  const Outcome full = train({}, 1), half = train(kHalf, 1);
+  EXPECT_LT(static_cast<double>(half.arena), 0.65 * static_cast<double>(full.arena))
+      << full.text << half.text;
+  EXPECT_EQ(half.first, full.first) << "the forward pass keeps its bits";
+  EXPECT_NE(half.text.find("activations stored in bf16"), std::string::npos) << half.text;
+  EXPECT_EQ(full.text.find("approximate"), std::string::npos) << full.text;
+}
+
+TEST(StoredHalf, LearnsTheSame) {
+  const Outcome full = train({}, 80), half = train(kHalf, 80);
+  EXPECT_LT(full.last, 0.8 * full.first);
+  EXPECT_NEAR(half.last / full.last, 1, 0.01);
+  EXPECT_NE(half.last, full.last) << "something was rounded";
+}
+
+TEST(StoredHalf, EveryBudgetGivesTheSameBits) {
+  const Outcome whole = train(kHalf, 3);
+  for (const std::int64_t rows : {100, 384}) {
+    CompileOptions options = kHalf;
+    options.rows = rows;
+    const Outcome parts = train(options, 3);
+    EXPECT_NEAR(parts.last, whole.last, 1e-6 * whole.last) << rows;
+  }
+  CompileOptions options = kHalf;
+  options.fuse = false;
+  EXPECT_EQ(train(options, 3).last, whole.last);
+}
+
+TEST(StoredHalf, LeavesAnEvaluationAlone) {
+  Model model{nn::Init(1)};
+  const Spec spec{{384, 64}, DType::f32};
+  const trace::Trace t = trace::simplified(trace::trace(
+      [&](std::span<const Tensor> in) { return std::vector<Tensor>{model(in[0])}; }, {&spec, 1}));
+  const trace::StoredHalf stored = trace::stored_half(t, DType::bf16);
+  EXPECT_EQ(stored.values, 0);
+  EXPECT_EQ(stored.trace, t);
+}
+
+}  // namespace
+}  // namespace ebb
