@@ -8,6 +8,7 @@
 #include <list>
 
 #include "ebb/base/memory.hpp"
+#include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/spill.hpp"
@@ -87,6 +88,7 @@ struct Compiled::State {
   struct Entry {
     std::vector<Spec> inputs;
     std::unique_ptr<Executor> executor;
+    int threads;  // it was planned for: kernels take as much scratch as there are threads
   };
   std::list<Entry> entries;  // used last first
   std::vector<Tensor> results;
@@ -95,7 +97,7 @@ struct Compiled::State {
 
   Executor& find(const std::vector<Spec>& inputs) {
     for (auto e = entries.begin(); e != entries.end(); ++e)
-      if (e->inputs == inputs) {
+      if (e->inputs == inputs && e->threads == pool::threads()) {
         if (e != entries.begin()) entries.splice(entries.begin(), entries, e);
         return *entries.front().executor;
       }
@@ -143,7 +145,8 @@ struct Compiled::State {
     plan.forecast.runtime = around.runtime;
     plan.source = source;
     plan.approximate = approximate;
-    entries.push_front({inputs, std::make_unique<Executor>(std::move(plan), options, arena)});
+    entries.push_front(
+        {inputs, std::make_unique<Executor>(std::move(plan), options, arena), pool::threads()});
     while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans)))
       entries.pop_back();
     return *entries.front().executor;
@@ -172,13 +175,15 @@ Compiled& Compiled::operator=(Compiled&&) noexcept = default;
 
 exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
   State& s = *state_;
+  for (const State::Entry& e : s.entries)  // which says so: no other shape goes on from a mixture
+    if (e.executor->torn()) return *e.executor;
   const auto& known = s.entries.front().inputs;
   bool same = inputs.size() == known.size();
   if (!same)
     throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
                             known.size()));
   for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].spec() == known[i];
-  if (same) return *s.entries.front().executor;
+  if (same && s.entries.front().threads == pool::threads()) return *s.entries.front().executor;
   std::vector<Spec> specs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Spec& spec = inputs[i].spec();

@@ -112,7 +112,7 @@ Tensor MultiHeadAttention::operator()(const Tensor& x, const Tensor& mask,
                              {.heads = options.heads,
                               .kv_heads = options.key_heads(),
                               .causal = options.causal && !memory,
-                              .window = options.window,
+                              .window = memory ? 0 : options.window,  // it looks back, too
                               .dropout = training() ? options.dropout : 0},
                              mask);
   return o_proj(y);

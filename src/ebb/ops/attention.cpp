@@ -118,9 +118,9 @@ Spec lse_spec(const kernels::Attention& a, const Spec& q) {
 
 // The same with what only a run knows: the mask's bytes and the draws.
 kernels::Attention given(const char* op, const Attributes& o, Ins in, std::size_t between) {
-  std::vector<Spec> specs;
-  for (const In& x : in) specs.push_back(*x.spec);
-  kernels::Attention a = described(op, o, specs, between);
+  Spec specs[8];  // 3 parts, 3 between, mask and key
+  for (std::size_t i = 0; i < in.size(); ++i) specs[i] = *in[i].spec;
+  kernels::Attention a = described(op, o, {specs, in.size()}, between);
   if (o.masked) a.mask = in[o.parts() + between].as<bool>();
   if (o.dropout > 0) {
     const std::int64_t* key = in.back().as<std::int64_t>();

@@ -60,6 +60,8 @@ void Ema::update_traced() {
   const Tensor now = tracer.before_step(
       fmt::format("ema {}", updates_.id()).c_str(), {{sizeof(kernels::EmaRule)}, DType::u8},
       [this](std::span<std::byte> to) {
+        if (applied_)
+          throw Error("ema: a step while the averages are applied; swap them back first");
         updates_.own();
         const kernels::EmaRule r = rule();
         std::memcpy(to.data(), &r, sizeof r);

@@ -147,7 +147,7 @@ Loss Optimizer::minimize(const Loss& loss) {
                     rule_));
   if (ops::tracer()) return minimize_traced(loss, *tape);
   try {
-    const double scale = scale_.now();
+    const double scale = static_cast<float>(scale_.now());  // as a compiled step reads it
     const Tensor seed = scale_.used() ? Tensor::full({}, scale, loss.sum.dtype()) : Tensor();
     const Tensor *ys[] = {&loss.sum}, *dys[] = {&seed};
     sources_.clear();
@@ -221,11 +221,11 @@ void Optimizer::step(std::span<const Tensor> gradients, double count, double los
     check_positive("the lr of the schedule", lr_);
   }
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
-  if (scale != 0) {
+  if (scale != 0)
     update(entries_, {scale, clip_value_}, lr_, taken + 1, {scratch.data(), scratch_size});
-    ++taken;
-  }
-  scale_.record(scale != 0);
+  const bool counts = !scale_.used() || std::isfinite(norm);  // as in finish()
+  if (counts) ++taken;
+  scale_.record(counts);
   random::next_step();
 }
 

@@ -23,9 +23,10 @@ class Lowering {
   }
 
   Lowered run() {
-    read_.assign(trace_.values.size(), false);
-    for (const Call& call : trace_.calls)
-      for (const trace::Id id : call.in) read_[trace_.base_of(id)] = true;
+    last_read_.assign(trace_.values.size(), kNone);
+    for (std::size_t c = 0; c < trace_.calls.size(); ++c)
+      for (const trace::Id id : trace_.calls[c].in)
+        last_read_[trace_.base_of(id)] = static_cast<Id>(c);
     outside();
     place_replacements();
     place_results();
@@ -103,10 +104,13 @@ class Lowering {
   }
 
   void place_replacements() {
+    std::vector<int> times(trace_.values.size());
+    for (const trace::Assign& a : trace_.assigns) ++times[a.value];
     for (const trace::Assign& a : trace_.assigns) {
       const Id target = variable_[a.variable];
-      if (target != kNone && out_.buffer_of[a.value] == kNone && !read_[a.value] &&
-          may_lie_in(a.value, target))
+      if (target != kNone && out_.buffer_of[a.value] == kNone && last_read_[a.value] == kNone &&
+          times[a.value] == 1 && may_lie_in(a.value, target) &&
+          last_read_[out_.value_of[target]] <= trace_.values[a.value].call)
         out_.buffer_of[a.value] = target;
     }
     for (std::size_t k = 0; k < trace_.carry.size(); ++k) {
@@ -206,6 +210,9 @@ class Lowering {
       if (b == variable_[a.variable]) continue;
       kept(b);
       out_.copies.push_back({b, a.variable});
+      // The copy goes to its place in memory.
+      if (const Id to = variable_[a.variable]; to != kNone)
+        out_.graph.buffers[to].spillable = false;
     }
     for (std::size_t k = 0; k < trace_.carry.size(); ++k) {
       if (trace_.carry[k] == trace::kNone) continue;
@@ -219,7 +226,7 @@ class Lowering {
   bool state_;
   Lowered out_;
   std::vector<Id> variable_, carried_;
-  std::vector<bool> read_;  // per value: some call reads it
+  std::vector<Id> last_read_;  // per value: the last call that reads it or a view of it, or kNone
 };
 
 }  // namespace

@@ -154,7 +154,8 @@ bool parse(const std::string& text, Machine& into) {
   const bool sane = found == 9 && m.threads > 0 && m.flops > 1e6 && m.flops < 1e18 &&
                     m.bytes > 1e6 && m.bytes < 1e15 && m.cached_bytes > 1e6 &&
                     m.cached_bytes < 1e15 && m.cache >= 0 && m.cache < 1e12 &&
-                    m.seconds_per_call >= 0 && m.seconds_per_call < 1 && m.spill_write > 1e3 &&
+                    m.seconds_per_call >= 0 && m.seconds_per_call < 1 &&
+                    m.seconds_per_fork >= 0 && m.seconds_per_fork < 1 && m.spill_write > 1e3 &&
                     m.spill_read > 1e3 && m.spill_write < 1e15 && m.spill_read < 1e15;
   if (sane) into = m;
   return sane;

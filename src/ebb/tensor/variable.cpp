@@ -93,7 +93,7 @@ void Variable::assign(const Tensor& value) {
   if (state_->keeper) state_->keeper->written(*this);
 }
 
-void Variable::adopt(Tensor value) noexcept {
+void Variable::adopt(Tensor value) {
   if (VariableView* view = variable_view()) return view->assign(*this, std::move(value));
   memory::retag(value.handle(), state_->category);
   set(std::move(value));

@@ -48,7 +48,9 @@ class Variable {
 
   void assign(const Tensor& value);  // same dtype and shape
 
-  void adopt(Tensor value) noexcept;  // likewise, where nobody else holds it: no copy, cannot fail
+  // Likewise, where nobody else holds it: no copy. Cannot fail, except in a traced function that
+  // assigns a variable twice.
+  void adopt(Tensor value);
 
   // Makes writing possible without an allocation: afterwards the value is held by nobody else.
   // May throw OutOfMemory, and then nothing has changed.

@@ -12,7 +12,9 @@ std::vector<bool> dependents(const Trace& trace, const std::vector<Id>& values) 
   for (const Id id : values) touched[id] = true;
   for (std::size_t c = 0; c < trace.calls.size(); ++c) {
     const Call& call = trace.calls[c];
-    calls[c] = std::any_of(call.in.begin(), call.in.end(), [&](Id id) { return touched[id]; });
+    calls[c] = std::any_of(call.in.begin(), call.in.end(), [&](Id id) {
+      return touched[id] || touched[trace.base_of(id)];  // also through a view that no call made
+    });
     if (calls[c])
       for (const Id id : call.out) touched[id] = true;
   }
@@ -35,7 +37,7 @@ Trace ordered(const Trace& from, const std::vector<std::size_t>& order) {
   Trace to = from;
   to.values.clear();
   to.calls.clear();
-  std::vector<Id> at(from.values.size(), kNone);
+  std::vector<Id> at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
   const auto add = [&](std::size_t id) {
     at[id] = static_cast<Id>(to.values.size());
     to.values.push_back(from.values[id]);
@@ -44,6 +46,13 @@ Trace ordered(const Trace& from, const std::vector<std::size_t>& order) {
     if (from.values[id].kind != Kind::made) add(id);
   for (const std::size_t c : order)
     for (const Id id : from.calls[c].out) add(id);
+  for (std::size_t i = 0; i < order.size(); ++i) call_at[order[i]] = static_cast<Id>(i);
+  for (std::size_t id = 0; id < from.values.size(); ++id) {  // views that no call made
+    if (at[id] != kNone) continue;
+    add(id);
+    if (Id& call = to.values.back().call; call != kNone)
+      call = call_at[static_cast<std::size_t>(call)];
+  }
   const auto rename = [&](Id& id) {
     if (id != kNone) id = at[id];
   };

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/tracer.hpp"
 #include "ebb/tape/tape.hpp"
@@ -93,6 +95,13 @@ class Noting final : public ops::Tracer, public VariableView {
       throw Error(
           fmt::format("compile: variable {} is assigned twice in one step", variable.name()));
     held.assigned = true;
+    // An input, another variable or a view is copied here: at the end of the step it may not be
+    // what it is now.
+    const Id id = id_of(to);
+    if (to.symbol() && (trace.values[id].kind != Kind::made || trace.values[id].base != kNone)) {
+      const Tape::Pause nobody;
+      to = ops::apply(ops::Cast{to.dtype()}, to);
+    }
     trace.assigns.push_back({held.index, id_of(to)});
     held.now = std::move(to);  // who reads on reads what it is now
   }
