@@ -359,6 +359,11 @@ TEST_P(SpillTest, AnErrorNobodyWaitedForIsNotLost) {
   error_of([&] { spill.commit(); });
   spill.rollback();
   spill.commit();
+  file_faults::fail_write(1, Fault::eio);
+  spill.write(1, a.span());
+  spill.rollback();  // it is of no interest any more
+  spill.write(1, a.span());
+  spill.commit();
 }
 
 TEST_P(SpillTest, FlippedBitsAreFound) {

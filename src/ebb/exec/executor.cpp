@@ -8,6 +8,7 @@
 #include <map>
 
 #include "ebb/base/memory.hpp"
+#include "ebb/exec/stream.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/trace/fuse.hpp"
 
@@ -62,6 +63,7 @@ struct Executor::Pass {
     std::byte* scratch;
     std::size_t scratch_bytes;
     Id call;
+    Id stream = kNone;  // where it is one
   };
   struct Transfer {
     int slot;
@@ -78,6 +80,7 @@ struct Executor::Pass {
 
   std::vector<Action> actions;
   std::vector<Call> calls;
+  std::vector<Stream> streams;
   std::vector<Transfer> transfers;
   std::vector<ops::In> ins;
   std::vector<ops::Out> outs;
@@ -100,6 +103,9 @@ struct Executor::Pass {
   };
   std::vector<Result> results;
   std::vector<std::uint64_t> input_row_bytes;
+
+  ops::Ins ins_of(const Call& c) const { return {&ins[c.first_in], c.ins}; }
+  ops::Outs outs_of(const Call& c) const { return {&outs[c.first_out], c.outs}; }
 };
 
 Executor::Executor(Plan plan, const CompileOptions& options, Arena& arena)
@@ -138,6 +144,11 @@ Spilled::Spilled(const Plan& plan) {
         if (std::find(variables.begin(), variables.end(), v) == variables.end())
           variables.push_back(v);
       }
+      any = true;
+    }
+    for (std::size_t b = 0; b < p.lowered.streamed.size(); ++b) {
+      if (!p.lowered.streamed[b]) continue;
+      variables.push_back(p.trace.variables[p.trace.values[p.lowered.value_of[b]].index]);
       any = true;
     }
   }
@@ -191,6 +202,7 @@ void Executor::prepare(std::size_t index) {
     if (p.lowered.sum_of[buffer] != kNone)
       return base_ + plan_.carry_offsets[static_cast<std::size_t>(p.lowered.sum_of[buffer])];
     if (p.lowered.result_of[buffer] != kNone) return nullptr;
+    if (p.lowered.streamed[buffer]) return base_;  // it has no place
     if (instance != kNone && p.offsets[instance] != kOutside) return base_ + p.offsets[instance];
     const trace::Value& v = t.values[p.lowered.value_of[buffer]];
     switch (v.kind) {
@@ -294,6 +306,15 @@ void Executor::prepare(std::size_t index) {
         }
         pass->outs.push_back({&t.values[value].spec, data});
       }
+      for (const plan::Lowered::Stream& stream : p.lowered.streams) {
+        if (stream.node != step.node) continue;
+        std::vector<int> slots;
+        for (const auto& a : stream.arrays)
+          slots.push_back(store_->slot_of(t.variables[t.values[call.in[a.in]].index]));
+        c.stream = static_cast<Id>(pass->streams.size());
+        pass->streams.emplace_back(call, stream, std::move(slots), pass->ins_of(c),
+                                   pass->outs_of(c));
+      }
       pass->actions.push_back(
           {Pass::Action::Kind::run, updates, static_cast<std::uint32_t>(pass->calls.size())});
       pass->calls.push_back(c);
@@ -378,10 +399,15 @@ void Executor::run_actions(Pass& pass, bool timed) {
     switch (a.kind) {
       case Pass::Action::Kind::run: {
         const Pass::Call& c = pass.calls[a.index];
-        updating_ |= a.updates;
         const double begin = timed ? now() : 0;
-        c.type->run(c.op, {&pass.ins[c.first_in], c.ins}, {&pass.outs[c.first_out], c.outs},
-                    {c.scratch, c.scratch_bytes});
+        const ops::Scratch scratch{c.scratch, c.scratch_bytes};
+        Stream* const stream = c.stream == kNone ? nullptr : &pass.streams[c.stream];
+        if (stream) stream->begin(store_->file(), scratch);
+        updating_ |= a.updates;
+        if (stream)
+          stream->run(store_->file(), pass.ins_of(c), pass.outs_of(c), scratch);
+        else
+          c.type->run(c.op, pass.ins_of(c), pass.outs_of(c), scratch);
         if (timed) {
           pass.seconds[c.call] += now() - begin;
           ++pass.runs[c.call];

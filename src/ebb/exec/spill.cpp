@@ -234,12 +234,18 @@ Spill::Ticket Spill::read(int slot, std::span<std::byte> to) {
 }
 void Spill::wait(Ticket ticket) { state_->wait(ticket.number); }
 
-void Spill::write_now(int slot, std::uint64_t offset, std::span<const std::byte> from) {
+Spill::Ticket Spill::write(int slot, std::uint64_t offset, std::span<const std::byte> from) {
   auto* const memory = const_cast<std::byte*>(from.data());
-  wait(state_->submit({slot, true, false, memory, offset, from.size()}));
+  return state_->submit({slot, true, false, memory, offset, from.size()});
+}
+Spill::Ticket Spill::read(int slot, std::uint64_t offset, std::span<std::byte> to) {
+  return state_->submit({slot, false, false, to.data(), offset, to.size()});
+}
+void Spill::write_now(int slot, std::uint64_t offset, std::span<const std::byte> from) {
+  wait(write(slot, offset, from));
 }
 void Spill::read_now(int slot, std::uint64_t offset, std::span<std::byte> to) {
-  wait(state_->submit({slot, false, false, to.data(), offset, to.size()}));
+  wait(read(slot, offset, to));
 }
 
 void Spill::commit() {
@@ -257,6 +263,7 @@ void Spill::commit() {
 void Spill::rollback() {
   std::unique_lock hold(state_->lock);
   state_->drain(hold);
+  for (int i = 0; i < state_->tickets; ++i) state_->ring[i].failed = false;
   state_->store.rollback();
 }
 

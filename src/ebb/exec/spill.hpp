@@ -73,12 +73,14 @@ class Spill {
   void wait(Ticket ticket);  // throws that transfer's FileError, once
 
   // Parts of a slot, at any offset; the rest of it stays as it is.
+  Ticket write(int slot, std::uint64_t offset, std::span<const std::byte> from);
+  Ticket read(int slot, std::uint64_t offset, std::span<std::byte> to);
   void write_now(int slot, std::uint64_t offset, std::span<const std::byte> from);
   void read_now(int slot, std::uint64_t offset, std::span<std::byte> to);
 
   // Both first wait for all that is under way. commit() switches all that was written; where a
   // write to such a slot has failed since, or one whose ticket nobody waited for, it throws and
-  // switches nothing.
+  // switches nothing. rollback() also forgets failures that nobody was told of.
   void commit();
   void rollback();
 

@@ -39,6 +39,15 @@ std::string spill_directory(const std::string& asked) {
   return file_exists("/var/tmp") ? "/var/tmp" : "/tmp";
 }
 
+bool SpillPart::meets(const SpillPart& o) const {
+  if (memory < o.memory + o.bytes && o.memory < memory + bytes) return true;
+  if (slot != o.slot) return false;
+  constexpr std::uint64_t kUnit = SpillStore::kGranule;
+  return replaces || o.replaces ||
+         (offset / kUnit < granules(o.offset + o.bytes) &&
+          o.offset / kUnit < granules(offset + bytes));
+}
+
 SpillStore::Layout SpillStore::layout_of(std::span<const SpillSlot> slots) {
   Layout all;
   std::uint64_t most = 0;

@@ -24,10 +24,7 @@ struct SpillPart {
   std::byte* memory = nullptr;  // only read, where it writes
   std::uint64_t offset = 0, bytes = 0;
 
-  bool meets(const SpillPart& other) const {
-    return slot == other.slot ||
-           (memory < other.memory + other.bytes && other.memory < memory + bytes);
-  }
+  bool meets(const SpillPart& other) const;  // shares memory, or granules of the file
 };
 
 class SpillStore {

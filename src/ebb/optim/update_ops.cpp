@@ -175,4 +175,17 @@ void EmaUpdate::run(In rule_bytes, In value, In average, Out out, Scratch) const
   optim::run_rule({&entry, 1}, rule, {}, {});
 }
 
+std::optional<std::size_t> cut_from(const OpType& update) {
+  if (&update == &op_type<EmaUpdate>()) return 1;
+  // 8 bits of state are packed: a piece of it is not a piece of each of its arrays.
+#define EBB_CUT(Rule, slots, text)                               \
+  if (!std::is_same_v<Rule, kernels::Adam8Rule> &&               \
+      (&update == &op_type<Update<Rule, slots>>() ||             \
+       &update == &op_type<Update<Rule, slots, true>>()))        \
+    return 2;
+  EBB_ELEMENT_UPDATES(EBB_CUT)
+#undef EBB_CUT
+  return {};
+}
+
 }  // namespace ebb::ops

@@ -3,6 +3,8 @@
 // calls the same functions.
 #pragma once
 
+#include <optional>
+
 #include "ebb/kernels/update.hpp"
 #include "ebb/kernels/update_8bit.hpp"
 #include "ebb/kernels/update_factored.hpp"
@@ -153,5 +155,10 @@ struct EmaUpdate {
   static constexpr bool once = true;
   void run(In rule, In value, In average, Out out, Scratch) const;
 };
+
+// An update that takes every element by itself may be run on pieces of its arrays, one after the
+// other, for the same bits: the first input to be cut, as all after it and all outputs are. None
+// where it may not.
+std::optional<std::size_t> cut_from(const OpType& update);
 
 }  // namespace ebb::ops

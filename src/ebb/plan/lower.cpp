@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ebb/optim/update_ops.hpp"
+
 namespace ebb::plan {
 namespace {
 
@@ -14,11 +16,13 @@ using trace::Value;
 constexpr std::uint64_t kWorthSpilling = 64 << 10;
 // From here on a result is not copied out of the arena.
 constexpr std::uint64_t kWorthAPlace = 4 << 10;
+// An update is streamed where its state is at least this part of all variables: it sets the peak.
+constexpr std::uint64_t kWorthStreaming = 16;
 
 class Lowering {
  public:
-  Lowering(const Trace& trace, const Machine& machine, bool state)
-      : trace_(trace), machine_(machine), state_(state) {
+  Lowering(const Trace& trace, const Machine& machine, bool state, bool stream)
+      : trace_(trace), machine_(machine), state_(state), stream_(stream) {
     out_.buffer_of.assign(trace.values.size(), kNone);
   }
 
@@ -38,6 +42,8 @@ class Lowering {
     for (std::size_t i = 0; i < trace_.values.size(); ++i)
       if (trace_.values[i].base != trace::kNone)
         out_.buffer_of[i] = out_.buffer_of[trace_.values[i].base];
+    out_.streamed.assign(out_.graph.buffers.size(), false);
+    if (stream_) uses();
     for (std::size_t c = 0; c < trace_.calls.size(); ++c)
       if (!trace_.calls[c].view) node(static_cast<Id>(c));
     keep();
@@ -142,6 +148,47 @@ class Lowering {
     }
   }
 
+  void uses() {
+    uses_.assign(out_.graph.buffers.size(), 0);
+    for (const Call& call : trace_.calls)
+      for (const Id id : call.in) ++uses_[out_.buffer_of[id]];
+    for (const Id id : trace_.results) ++uses_[out_.buffer_of[id]];
+    for (const Id id : trace_.carry)
+      if (id != trace::kNone) ++uses_[out_.buffer_of[id]];
+  }
+
+  // Which outputs of the call are large state that it alone reads and replaces.
+  void stream(const Call& call, Node& n) {
+    const std::optional<std::size_t> cut = ops::cut_from(call.op.type());
+    if (!stream_ || !cut) return;
+    const std::int64_t elements = trace_.values[call.out[0]].spec.size();
+    Lowered::Stream s{static_cast<Id>(out_.graph.nodes.size()), *cut, {}};
+    std::uint64_t bytes = 0, element = 0;
+    for (std::size_t k = 0; k < call.out.size(); ++k) {
+      const Id b = out_.buffer_of[call.out[k]];
+      const Value& named = trace_.values[out_.value_of[b]];
+      const auto in = std::find_if(call.in.begin(), call.in.end(),
+                                   [&](Id id) { return out_.buffer_of[id] == b; });
+      if (named.kind != Kind::variable || uses_[b] != 1 || in == call.in.end()) continue;
+      s.arrays.push_back({static_cast<std::size_t>(in - call.in.begin()), k});
+      bytes += named.spec.bytes();
+      element += size_of(named.spec.dtype);
+    }
+    if (s.arrays.empty() || elements <= kPiece * static_cast<std::int64_t>(kPiecesAtOnce) ||
+        bytes * kWorthStreaming < out_.state_bytes)
+      return;
+    for (const Lowered::Stream::Array& a : s.arrays) {
+      const Id b = out_.buffer_of[call.out[a.out]];
+      out_.streamed[b] = true;
+      out_.graph.buffers[b].bytes = 0;
+      out_.graph.buffers[b].spillable = false;
+    }
+    out_.streamed_bytes += bytes;
+    n.scratch += kPiecesAtOnce * static_cast<std::uint64_t>(kPiece) * element;
+    n.seconds += static_cast<double>(bytes) * (1 / machine_.spill_read + 1 / machine_.spill_write);
+    out_.streams.push_back(std::move(s));
+  }
+
   void node(Id index) {
     const Call& call = trace_.calls[index];
     const ops::OpType& type = call.op.type();
@@ -151,6 +198,7 @@ class Lowering {
     n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
     n.scratch = aligned(type.scratch(call.op.attributes(), specs));
     tiles(n, call, specs);
+    stream(call, n);
     n.again = !type.once;
     n.early = call.early;
     for (const Id id : call.in) {
@@ -223,16 +271,17 @@ class Lowering {
 
   const Trace& trace_;
   const Machine& machine_;
-  bool state_;
+  bool state_, stream_;
   Lowered out_;
+  std::vector<int> uses_;  // per buffer: how often it is read or a result
   std::vector<Id> variable_, carried_;
   std::vector<Id> last_read_;  // per value: the last call that reads it or a view of it, or kNone
 };
 
 }  // namespace
 
-Lowered lower(const Trace& trace, const Machine& machine, bool state) {
-  return Lowering(trace, machine, state).run();
+Lowered lower(const Trace& trace, const Machine& machine, bool state, bool stream) {
+  return Lowering(trace, machine, state, stream).run();
 }
 
 }  // namespace ebb::plan

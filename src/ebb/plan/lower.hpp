@@ -23,13 +23,30 @@ struct Lowered {
     Id from_buffer, variable;
   };
   std::vector<Copy> copies;
+  struct Stream {  // a node that takes variables from the file and back, piece by piece, as it runs
+    Id node;
+    std::size_t cut_from;  // the call's first input that is cut; so are those after it, and outputs
+    struct Array {
+      std::size_t in, out;  // of the call: the variable before and after. All others are in memory
+    };
+    std::vector<Array> arrays;
+  };
+  std::vector<Stream> streams;
+  std::vector<bool> streamed;        // per buffer: never in memory whole, and 0 bytes in the graph
+  std::uint64_t streamed_bytes = 0;  // in a step, each way
   std::uint64_t state_bytes = 0,
                 carry_bytes = 0;  // of variables; of sums that go on, each rounded up
 };
 
 // With `state` the bytes of variables count in the graph (they may be spilled), else they are 0
 // there; those of sums that go on from part to part always are 0: they have a place of their own.
-Lowered lower(const trace::Trace& trace, const Machine& machine, bool state);
+// With `stream` large state that nothing but its update uses is not in memory at all.
+Lowered lower(const trace::Trace& trace, const Machine& machine, bool state, bool stream);
+
+// Of a streamed update: elements of a piece, and how many pieces of an array are in memory: one is
+// read, one updated and one written.
+inline constexpr std::int64_t kPiece = std::int64_t{1} << 19;
+inline constexpr std::uint64_t kPiecesAtOnce = 3;
 
 inline constexpr std::uint64_t kAlign = 64;
 constexpr std::uint64_t aligned(std::uint64_t bytes) {

@@ -37,7 +37,8 @@ struct Searched {
   std::optional<Frontier> frontier;
 };
 
-enum class Spilling : std::uint8_t { none, activations, state };  // each with those before it
+// Each with those before it. Streamed: large state goes through memory in pieces, in its update.
+enum class Spilling : std::uint8_t { none, activations, state, streamed };
 
 // What a schedule does, for a line of the frontier.
 struct Sample {
@@ -118,8 +119,12 @@ class Planner {
     bool fits = options_.memory.bytes == 0;
     for (const Candidate& c : candidates_)
       fits |= options_.memory.bytes >= c.fixed + c.carry + c.least();
-    for (std::size_t i = 0; i < sizes_.size(); ++i)
-      if (!fits || i == 0 || i + 1 == sizes_.size()) add(sizes_[i], Spilling::state);
+    const bool streams = !lower(whole_, machine_, true, true).streams.empty();
+    for (std::size_t i = 0; i < sizes_.size(); ++i) {
+      if (fits && i > 0 && i + 1 < sizes_.size()) continue;
+      add(sizes_[i], Spilling::state);
+      if (streams) add(sizes_[i], Spilling::streamed);
+    }
   }
 
   // `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find
@@ -128,7 +133,8 @@ class Planner {
                     const std::vector<Variable>* away = nullptr) const {
     trace = trace::with_sparse_updates(trace);
     Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
-    s.lowered = lower(s.trace, machine_, spilling == Spilling::state);
+    s.lowered =
+        lower(s.trace, machine_, spilling >= Spilling::state, spilling == Spilling::streamed);
     for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
       Buffer& buffer = s.lowered.graph.buffers[b];
       if (buffer.origin != Origin::state) continue;
@@ -140,7 +146,7 @@ class Planner {
     o.recompute = options_.recompute;
     o.effort = options_.recompute || spilling != Spilling::none ? effort : kEffortForOrder;
     o.spill.allowed = spilling != Spilling::none;
-    o.spill.state_allowed = spilling == Spilling::state;
+    o.spill.state_allowed = spilling >= Spilling::state;
     o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
     o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
     o.spill.seconds_per_transfer = kTransferSeconds;
@@ -175,8 +181,8 @@ class Planner {
   }
 
   // What a last part can leave in the file: large, and not to be given back as a result.
-  std::vector<Variable> can_be_away(const trace::Trace& last) const {
-    const Lowered lowered = lower(last, machine_, true);
+  std::vector<Variable> can_be_away(const trace::Trace& last, bool streamed) const {
+    const Lowered lowered = lower(last, machine_, true, streamed);
     std::vector<bool> used(lowered.graph.buffers.size());
     for (const Node& node : lowered.graph.nodes)
       for (const auto* list : {&node.in, &node.updates})
@@ -200,8 +206,9 @@ class Planner {
     }
     const std::int64_t last = examples_ - (parts - 1) * rows;
     const trace::Trace full = trace::simplified(trace_rows_(rows, trace::Part::last));
-    const std::vector<Variable> away =
-        spilling == Spilling::state ? can_be_away(full) : std::vector<Variable>();
+    const std::vector<Variable> away = spilling >= Spilling::state
+                                           ? can_be_away(full, spilling == Spilling::streamed)
+                                           : std::vector<Variable>();
     passes.push_back(searched(trace::part_only(full, split_.result_carries), spilling,
                               kEffortForParts, &away));
     passes.push_back(
@@ -222,7 +229,7 @@ class Planner {
     }
     c.fixed = around_.reserve + around_.batches + constants_ + results();
     if (spilling != Spilling::none) c.fixed += around_.spill_memory;
-    if (spilling != Spilling::state) c.fixed += passes.back().lowered.state_bytes;
+    if (spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
     for (const Searched& s : passes) c.passes.push_back(s.frontier->points());
     sample(c, passes);
     // Only what can be the smallest is packed to know.
@@ -247,8 +254,8 @@ class Planner {
         const Schedule schedule = passes[k].frontier->at(s.load);
         const auto times = static_cast<std::uint64_t>(c.times(k));
         s.recomputed += schedule.recomputed * times;
-        s.written += schedule.written * times;
-        s.read += schedule.read * times;
+        s.written += (schedule.written + passes[k].lowered.streamed_bytes) * times;
+        s.read += (schedule.read + passes[k].lowered.streamed_bytes) * times;
       }
       c.samples.push_back(s);
     }
@@ -268,7 +275,7 @@ class Planner {
     p.trace = s.trace;
     p.lowered = s.lowered;
     p.schedule = s.frontier->at(load);
-    const bool spills = p.schedule.written + p.schedule.read > 0;
+    const bool spills = p.schedule.written + p.schedule.read > 0 || !p.lowered.streams.empty();
     std::vector<bool> read(p.schedule.instances.size());
     for (const Step& step : p.schedule.steps)
       if (step.kind == Step::Kind::read) read[step.out[0]] = true;
@@ -333,7 +340,7 @@ class Planner {
     w.rows = c.rows;
     w.split = c.parts > 1;
     w.label = c.label;
-    w.state_spilled = c.spilling == Spilling::state;
+    w.state_spilled = c.spilling >= Spilling::state;
     w.recomputed = s.recomputed;
     w.written = s.written;
     w.read = s.read;
@@ -436,8 +443,8 @@ class Planner {
       const Schedule& s = p.programs[i].schedule;
       const auto times = static_cast<std::uint64_t>(c.times(i));
       now.recomputed += s.recomputed * times;
-      now.written += s.written * times;
-      now.read += s.read * times;
+      now.written += (s.written + p.programs[i].lowered.streamed_bytes) * times;
+      now.read += (s.read + p.programs[i].lowered.streamed_bytes) * times;
     }
     p.way = way_of(c, c.fixed + arena, now);
     for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
@@ -494,7 +501,7 @@ class Planner {
       const trace::Value& v = largest->trace.values[largest->lowered.value_of[in.buffer]];
       f.at_peak[static_cast<int>(v.category)] += largest->lowered.graph.buffers[in.buffer].bytes;
     }
-    if (c.spilling != Spilling::state)
+    if (c.spilling < Spilling::state)
       for (const Variable& v : whole_.variables)
         f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;

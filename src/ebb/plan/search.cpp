@@ -113,7 +113,8 @@ Schedule Frontier::at(std::uint64_t budget) const {
 namespace {
 
 // Sizes at which the search changes its ways: every neighbour of every plan is tried up to `kClose`
-// nodes, plans are shaken up to `kShaken`, and two orders are followed up to `kOrders`.
+// nodes, plans are shaken and all levels of tiles walked up to `kShaken`, and two orders are
+// followed up to `kOrders`.
 constexpr Id kClose = 64, kShaken = 400, kOrders = 2000;
 constexpr std::size_t kMostLevels = 6;  // of tiles: down to a 64th of the scratch
 
@@ -235,7 +236,10 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
   levels = std::min(levels, kMostLevels);
   Front front;
   std::vector<std::unique_ptr<Walk>> walks;
-  for (std::size_t level = 0; level <= levels; ++level) {
+  // Walks share the work: a large graph is walked with all the scratch and with the least, so that
+  // both reach their lowest load, and what lies between comes from enlarging.
+  const std::size_t stride = nodes > kShaken ? std::max<std::size_t>(levels, 1) : 1;
+  for (std::size_t level = 0; level <= levels; level += stride) {
     if (level > 0) {
       const std::vector<std::uint8_t> all(graph.nodes.size(), static_cast<std::uint8_t>(level));
       record->graphs.push_back(Frontier::Record::at_levels(graph, all));

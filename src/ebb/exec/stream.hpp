@@ -1,0 +1,50 @@
+// An update whose state is too large for the budget: piece by piece, while the state goes from the
+// spill file through a few pieces of memory and back. What is read next, updated now and written
+// last are under way at once. It is written beside the old, as all that lies in the file.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ebb/exec/spill.hpp"
+#include "ebb/ops/op.hpp"
+#include "ebb/plan/lower.hpp"
+
+namespace ebb::exec {
+
+class Stream {
+ public:
+  // `slots`: of each array of the plan's stream, in the file.
+  Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
+         ops::Ins in, ops::Outs out);
+
+  // The first piece is read: what fails here has changed nothing.
+  void begin(Spill& file, std::span<std::byte> memory);
+  // `in` and `out` are the whole arrays, but for those of the file. Nothing is allocated.
+  void run(Spill& file, ops::Ins in, ops::Outs out, std::span<std::byte> memory);
+
+ private:
+  struct Array {
+    std::size_t in, out;
+    int slot;
+    std::uint64_t element;  // bytes
+    std::uint64_t offset;   // of its pieces in memory
+    Spill::Ticket reads[plan::kPiecesAtOnce], writes[plan::kPiecesAtOnce];
+  };
+  std::int64_t size(std::int64_t piece) const;
+  std::span<std::byte> place(const Array& a, std::int64_t piece, std::byte* memory) const;
+  void fetch(Spill& file, std::int64_t piece, std::byte* memory);
+  void cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memory);
+
+  const ops::OpType& type_;
+  const void* op_;
+  std::size_t cut_from_;
+  std::int64_t elements_;
+  std::vector<Array> arrays_;
+  std::vector<Spec> in_specs_, out_specs_;  // of the piece at hand
+  std::vector<ops::In> in_;
+  std::vector<ops::Out> out_;
+};
+
+}  // namespace ebb::exec

@@ -1,0 +1,152 @@
+// Updates whose state goes through memory in pieces: the bits of eager steps, in less memory than
+// the state needs, and no mixture where the file fails.
+#include <gtest/gtest.h>
+
+#include "ebb/base/file_faults.hpp"
+#include "ebb/exec/compile.hpp"
+#include "ebb/exec/executor.hpp"
+#include "ebb/ops/index.hpp"
+#include "ebb/ops/linear_cross_entropy.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb {
+namespace {
+
+using file_faults::Fault;
+using file_faults::Repeat;
+
+// A table of four pieces and a part of a fifth, embedding and head in one: all rows have a
+// gradient.
+constexpr std::int64_t kRows = 6, kTable = 70001, kWidth = 32;
+static_assert(kTable * kWidth > 4 * plan::kPiece && kTable * kWidth % plan::kPiece != 0);
+
+Batch batch(int step) {
+  std::vector<std::int64_t> ids, labels;
+  for (int i = 0; i < kRows; ++i) {
+    ids.push_back((i * i * 31 + step * 7) % kTable);
+    labels.push_back((i * 17389 + step) % kTable);
+  }
+  return {{"ids", Tensor::from(ids, {kRows})}, {"labels", Tensor::from(labels, {kRows})}};
+}
+
+template <class Optimizer>
+struct Trial {
+  Variable table{"table", random::normal({kTable, kWidth}, 0, 1, 1, 2)};
+  Optimizer optimizer;
+  explicit Trial(auto options) : optimizer({table}, options) {}
+
+  Loss step(const Batch& b) {
+    return optimizer.minimize(linear_cross_entropy(embedding(table, b["ids"]), table, b["labels"]));
+  }
+  auto compiled(CompileOptions options) {
+    const Spec ids{{kRows}, DType::i64};
+    return compile({{"ids", ids}, {"labels", ids}}, options,
+                   [this](const Batch& b) { return step(b); });
+  }
+  // Of the table and of all that the optimizer keeps, wherever it lies.
+  std::vector<std::vector<std::byte>> bytes() const {
+    std::vector<Variable> all = optimizer.state();
+    all.push_back(table);
+    std::vector<std::vector<std::byte>> out;
+    for (const Variable& v : all) v.read(out.emplace_back(v.spec().bytes()), 0);
+    return out;
+  }
+};
+
+// The smallest budget, and a little more: what the program holds beside the step varies.
+CompileOptions tight(auto& trial) {
+  CompileOptions options{.split = false};
+  options.memory = ByteSize{trial.compiled(options).plan().minimum + (std::uint64_t{1} << 20)};
+  return options;
+}
+
+template <class Optimizer>
+void expect_same_bits(auto options) {
+  Trial<Optimizer> eager(options), streamed(options);
+  for (int i = 0; i < 3; ++i) {
+    Tape tape;
+    eager.step(batch(i));
+  }
+  auto step = streamed.compiled(tight(streamed));
+  const plan::Plan& plan = step.plan();
+  ASSERT_EQ(plan.programs.back().lowered.streams.size(), 1u) << plan;
+  EXPECT_LT(plan.resident + plan.arena, 2 * streamed.table.spec().bytes() +
+                                            plan::kPiecesAtOnce * plan::kPiece * sizeof(float) * 2 +
+                                            (1 << 20));
+  for (int i = 0; i < 3; ++i) step(batch(i));
+  EXPECT_EQ(streamed.bytes(), eager.bytes());
+}
+
+TEST(Stream, AdamHasTheBitsOfEagerSteps) {
+  expect_same_bits<optim::AdamW>(optim::AdamWOptions{.lr = 1e-2});
+}
+TEST(Stream, MomentumHasTheBitsOfEagerSteps) {
+  expect_same_bits<optim::Sgd>(optim::SgdOptions{.lr = 1e-2, .momentum = 0.9});
+}
+
+TEST(Stream, WhatTheProgramWritesBetweenStepsIsUsed) {
+  const optim::AdamWOptions options{.lr = 1e-2};
+  Trial<optim::AdamW> eager(options), streamed(options);
+  auto step = streamed.compiled(tight(streamed));
+  ASSERT_FALSE(step.plan().programs.back().lowered.streams.empty());
+  for (int i = 0; i < 3; ++i) {
+    {
+      Tape tape;
+      eager.step(batch(i));
+    }
+    step(batch(i));
+    for (Trial<optim::AdamW>* t : {&eager, &streamed})
+      for (Variable& v : t->optimizer.state())
+        if (v.spec() == t->table.spec()) v.assign(random::normal(v.shape(), 1, 0.1, 3, i));
+  }
+  EXPECT_EQ(streamed.bytes(), eager.bytes());
+}
+
+// Whichever transfer fails, the step throws; all is then what it was, or the step says that it is
+// torn and refuses to go on.
+TEST(Stream, AFailedTransferLeavesNoMixture) {
+  const optim::AdamWOptions options{.lr = 1e-2};
+  Trial<optim::AdamW> first(options);
+  const CompileOptions compile_options = tight(first);
+  int whole = 0, torn = 0;
+  for (const bool write : {true, false})
+    for (const std::uint64_t nth : {1, 2, 5, 9, 13}) {
+      const Repeat repeat = nth % 2 ? Repeat::from_then_on : Repeat::once;
+      Trial<optim::AdamW> run(options);
+      auto step = run.compiled(compile_options);
+      ASSERT_FALSE(step.plan().programs.back().lowered.streams.empty());
+      step(batch(0));
+      const auto before = run.bytes();
+      const file_faults::Guard guard;
+      write ? file_faults::fail_write(nth, Fault::enospc, repeat)
+            : file_faults::fail_read(nth, Fault::eio, repeat);
+      try {
+        step(batch(1));
+        file_faults::clear();
+        continue;
+      } catch (const FileError&) {
+        file_faults::clear();
+      }
+      if (step.executor().torn()) {
+        ++torn;
+        EXPECT_THROW(step(batch(1)), Error);
+        continue;
+      }
+      ++whole;
+      EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
+      step(batch(1));  // goes on as if nothing had been
+      Trial<optim::AdamW> again(options);
+      for (int i = 0; i < 2; ++i) {
+        Tape tape;
+        again.step(batch(i));
+      }
+      EXPECT_EQ(run.bytes(), again.bytes()) << (write ? "write " : "read ") << nth;
+    }
+  EXPECT_GT(whole, 0);
+  EXPECT_GT(torn + whole, 6) << "the faults reached the spill file";
+}
+
+}  // namespace
+}  // namespace ebb
