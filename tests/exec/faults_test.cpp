@@ -1,6 +1,8 @@
 // A compiled step whose spill file fails: a clear error, and never a mixture.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include <cstring>
 
 #include "ebb/base/file_faults.hpp"
@@ -73,6 +75,32 @@ TEST(SpillFaults, TheSmallestPlanSpillsAndGivesTheSameBits) {
     spilled(tight.batch);
   }
   EXPECT_EQ(loose.bytes(), tight.bytes());
+}
+
+int open_files() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+// Variables in the file can be read for as long as somebody holds them; then the file goes.
+TEST(SpillFaults, TheFileEndsWithItsVariables) {
+  const std::uint64_t budget = smallest();
+  const int before = open_files();
+  {
+    Trial run;
+    CompileOptions options = kSpilling;
+    options.memory = ByteSize{budget};
+    {
+      auto step = run.compiled(options);
+      ASSERT_TRUE(step.plan().way.state_spilled);
+      step(run.batch);
+    }
+    EXPECT_GT(open_files(), before);
+    EXPECT_FALSE(run.bytes().empty());
+  }
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(SpillFaults, AMissingDirectoryIsRefusedAtOnce) {

@@ -128,6 +128,8 @@ Executor::Executor(Plan plan, const CompileOptions& options, Arena& arena)
 
 Executor::~Executor() = default;
 
+void Executor::Last::operator()(Store* store) const { store->let_go(); }
+
 Spilled::Spilled(const Plan& plan) {
   for (const Program& p : plan.programs) {
     const std::size_t first = activations.size();
@@ -163,6 +165,7 @@ void Executor::open_store(const CompileOptions& options) {
   if (!spilled.any) return;
   store_ = std::make_shared<Store>(SpillOptions{.directory = options.spill_directory},
                                    spilled.variables, spilled.activations);
+  in_use_.reset(store_.get());
   store_->fill();
 }
 

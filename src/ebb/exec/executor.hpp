@@ -85,7 +85,11 @@ class Executor {
   plan::Plan plan_;
   Arena& arena_;
   std::byte* base_ = nullptr;  // the arena's bytes that the passes' pointers were made for
+  struct Last {
+    void operator()(Store* store) const;
+  };
   std::shared_ptr<Store> store_;
+  std::unique_ptr<Store, Last> in_use_;  // the same: it lets its variables go when this ends
   std::vector<std::unique_ptr<Pass>> passes_;
   std::vector<Variable> resident_;  // variables in memory, and where they were found last
   std::vector<std::byte*> resident_bytes_;

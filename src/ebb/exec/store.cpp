@@ -32,7 +32,7 @@ std::vector<SpillSlot> Store::slots(std::span<const Variable> variables,
 Store::Store(const SpillOptions& options, std::vector<Variable> variables,
              std::span<const std::uint64_t> activation_bytes)
     : variables_(std::move(variables)), dirty_(variables_.size(), false) {
-  for (std::size_t i = 0; i < variables_.size(); ++i) slots_[variables_[i]] = static_cast<int>(i);
+  for (std::size_t i = 0; i < variables_.size(); ++i) slots_[variables_[i].id()] = static_cast<int>(i);
   file_ = std::make_unique<Spill>(options, slots(variables_, activation_bytes));
 }
 
@@ -59,11 +59,11 @@ void Store::refresh() {
 }
 
 void Store::read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) {
-  file_->read_now(slots_.at(variable), offset, to);
+  file_->read_now(slot_of(variable), offset, to);
 }
 
 void Store::written(const Variable& variable) {
-  dirty_[static_cast<std::size_t>(slots_.at(variable))] = true;
+  dirty_[static_cast<std::size_t>(slot_of(variable))] = true;
 }
 
 }  // namespace ebb::exec

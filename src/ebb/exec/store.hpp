@@ -23,9 +23,11 @@ class Store final : public Variable::Keeper, public std::enable_shared_from_this
 
   void fill();     // first values into the file, chunk by chunk; variables are given to this store
   void refresh();  // before a step: what the program has written since goes to the file
+  // After the last step: variables hold this store, which holds them no longer and ends with them.
+  void let_go() { variables_.clear(); }
   Spill& file() { return *file_; }
-  int slot_of(const Variable& variable) const { return slots_.at(variable); }
-  int activation_slot(int index) const { return static_cast<int>(variables_.size()) + index; }
+  int slot_of(const Variable& variable) const { return slots_.at(variable.id()); }
+  int activation_slot(int index) const { return static_cast<int>(slots_.size()) + index; }
   const std::vector<Variable>& variables() const { return variables_; }
 
   void read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) override;
@@ -33,7 +35,7 @@ class Store final : public Variable::Keeper, public std::enable_shared_from_this
 
  private:
   std::vector<Variable> variables_;
-  std::map<Variable, int> slots_;
+  std::map<std::uint64_t, int> slots_;  // by a variable's id
   std::vector<bool> dirty_;
   std::unique_ptr<Spill> file_;
 };
