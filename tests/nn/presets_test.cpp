@@ -250,6 +250,10 @@ TEST(Presets, Errors) {
             "more");
   EXPECT_NE(error_of([&] { gpt(ids({7}, kVocabulary)); }).find("expected (batch, places)"),
             std::string::npos);
+  nn::EncoderOptions windowed = small_encoder();
+  windowed.window = 4;
+  EXPECT_NE(error_of([&] { nn::EncoderClassifier(nn::Init(1), windowed); }).find("looks back only"),
+            std::string::npos);
   EXPECT_EQ(error_of([&] { nn::Mlp(nn::Init(1), {4}); }),
             "Mlp: 1 sizes were given, expected at least two: in and out");
 }

@@ -29,6 +29,10 @@ const Options& checked(const char* layer, const Options& o) {
   if (o.kv_heads < 0 || o.heads % o.key_heads() != 0)
     throw Error(fmt::format("{}: {} heads do not share {} heads of keys evenly", layer, o.heads,
                             o.kv_heads));
+  if (o.window < 0 || (o.window > 0 && !o.causal))
+    throw Error(fmt::format("{}: a window of {} looks back only: it needs causal attention, and at "
+                            "least one place",
+                            layer, o.window));
   if (o.rotary && o.width / o.heads % 2 != 0)
     throw Error(fmt::format("{}: rotary places need heads of even width, found {}", layer,
                             o.width / o.heads));
