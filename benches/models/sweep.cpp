@@ -79,8 +79,7 @@ void Sweep::settle(int rounds) {
       Outcome& slow = cells_[large].outcome;
       const auto turns = run_in_turns({cells_[small].cell, cells_[large].cell}, kTurns);
       if (!turns[0].ok() || !turns[1].ok()) continue;
-      const double seconds = cells_[small].outcome.step_seconds * turns_ratio(turns[1], turns[0]);
-      slow.step_seconds = std::min(slow.step_seconds, seconds);
+      slow.step_seconds = cells_[small].outcome.step_seconds * turns_ratio(turns[1], turns[0]);
     }
   }
 }
