@@ -3,14 +3,10 @@
 // weights are the same to the bit.
 //
 //   train_budget [BUDGET]        such as 48MiB
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
 #include <ebb/ebb.hpp>
 
+#include "apart.hpp"
 #include "progress.hpp"
 using namespace ebb;
 
@@ -31,6 +27,8 @@ struct Cnn {  // (batch, 784) → (batch, 10)
   void each(auto&& f) { f("first", first), f("second", second), f("third", third), f("out", out); }
 };
 
+constexpr int kEpochs = 20;
+
 struct Outcome {
   std::uint64_t weights = 0, forecast = 0, peak = 0;
   double seconds = 0, loss = 0;
@@ -47,8 +45,8 @@ Outcome train(ByteSize budget) {
       });
   std::cout << step.plan() << '\n';
   Outcome o;
-  Progress progress("digits", data.batches(), 3);
-  for (const Batch& b : data.epochs(3)) o.loss = progress(step(b));
+  Progress progress("digits", data.batches(), kEpochs);
+  for (const Batch& b : data.epochs(kEpochs)) o.loss = progress(step(b));
   o.seconds = progress.seconds();
   o.weights = digest(params(model));
   o.forecast = step.plan().forecast.process;
@@ -56,38 +54,10 @@ Outcome train(ByteSize budget) {
   return o;
 }
 
-// In a process of its own, so that its peak is its own.
-Outcome apart(ByteSize budget) {
-  int ends[2];
-  Outcome o;
-  if (pipe(ends) != 0) throw Error("train_budget: no pipe");
-  std::cout.flush();
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);  // nobody waits for it any more
-    int code = 0;
-    try {
-      o = train(budget);
-    } catch (const Error& e) {
-      std::cerr << "train_budget: " << e.what() << '\n';
-      code = dynamic_cast<const BudgetTooSmall*>(&e) ? 3 : 1;
-    }
-    const bool told = write(ends[1], &o, sizeof o) == sizeof o;
-    std::cout.flush();
-    _exit(told ? code : 1);
-  }
-  close(ends[1]);
-  int status = 0;
-  const bool heard = read(ends[0], &o, sizeof o) == sizeof o;
-  close(ends[0]);
-  waitpid(child, &status, 0);
-  if (!heard || status != 0) std::exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
-  return o;
-}
-
 int main(int argc, char** argv) try {
   const ByteSize budget = argc > 1 ? ByteSize::parse(argv[1]) : 40_MiB;
-  const Outcome inside = apart(budget), free = apart({});
+  const Outcome inside = apart<Outcome>([&] { return train(budget); });
+  const Outcome free = apart<Outcome>([] { return train({}); });
   std::printf("\n%-22s %14s %14s\n", "", "in the budget", "no budget");
   std::printf("%-22s %10.1f MiB %10.1f MiB\n", "forecast of the peak",
               static_cast<double>(inside.forecast) / 1048576,

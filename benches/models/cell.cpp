@@ -250,12 +250,9 @@ std::vector<Outcome> run_in_turns(std::vector<Cell> cells, int rounds) {
 }
 
 double turns_ratio(const Outcome& of, const Outcome& against) {
-  std::vector<double> ratios;
-  for (std::size_t i = 0; i < std::min(of.turns.size(), against.turns.size()); ++i)
-    ratios.push_back(of.turns[i] / against.turns[i]);
-  if (ratios.empty()) return 0;
-  std::nth_element(ratios.begin(), ratios.begin() + ratios.size() / 2, ratios.end());
-  return ratios[ratios.size() / 2];
+  if (of.turns.empty() || against.turns.empty()) return 0;
+  return *std::min_element(of.turns.begin(), of.turns.end()) /
+         *std::min_element(against.turns.begin(), against.turns.end());
 }
 
 }  // namespace ebb::zoo

@@ -104,7 +104,8 @@ Outcome run(const Cell& cell);
 // first, a step of the second, …, `rounds` times. A slow moment of the machine hits all alike.
 std::vector<Outcome> run_in_turns(std::vector<Cell> cells, int rounds);
 
-// Of one against another that took turns with it: the median of the ratios.
+// Of one against another that took turns with it: the best of each. Whoever else is on the machine
+// makes steps slower, never faster.
 double turns_ratio(const Outcome& of, const Outcome& against);
 
 // For main: where the arguments ask for a cell, runs it here and prints its outcome.

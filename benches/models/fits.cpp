@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   report.say("%-9s %9s %9s %9s %9s   %9s %9s  %s\n%-9s %9s %9s %9s %9s   %9s %9s\n", "model",
              "budget", "forecast", "peak", "arena", "forecast", "step", "how", "", "MiB", "MiB",
              "MiB", "MiB", "ms", "ms");
-  const int budgets = report.quick() ? 4 : 12;
+  const int budgets = report.quick() ? 4 : 13;
   const double seconds = report.quick() ? 0.1 : 0.4;
   Tally tally;
   struct Later {

@@ -23,7 +23,7 @@ using namespace ebb::zoo;
 constexpr double kDivisors[] = {1, 1.5, 2, 3, 4, 6, 8, 12, 16};
 constexpr double kQuickDivisors[] = {1, 2, 4};  // its batch has 4 rows
 
-constexpr int kTurns = 3;  // steps of each that is timed
+constexpr int kTurns = 2, kJudgedTurns = 7;  // steps of each that is timed
 
 struct Limit {  // at this fraction of the memory a step may take so much longer
   double divisor, split, whole;
@@ -113,7 +113,9 @@ class Frontier {
 
   // In turns with everything kept, which both sides begin with.
   void measure(Point& p) const {
-    const auto both = run_in_turns({kept_, p.cell}, kTurns);
+    const bool judged = std::any_of(std::begin(kLimits), std::end(kLimits),
+                                    [&](const Limit& l) { return l.divisor == p.divisor; });
+    const auto both = run_in_turns({kept_, p.cell}, judged ? kJudgedTurns : kTurns);
     p.outcome = both[1];
     p.ratio = p.divisor == 1 ? 1 : turns_ratio(both[1], both[0]);
   }

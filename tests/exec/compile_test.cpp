@@ -112,6 +112,18 @@ TEST(Compile, EveryBudgetGivesTheSameBits) {
   }
 }
 
+// What the forecast says is alive at the peak adds up to the peak.
+TEST(Compile, TheForecastAddsUp) {
+  const Data data(256);
+  for (const std::int64_t rows : {256, 64}) {
+    const plan::Plan p = compiled(data, {.spill = false, .rows = rows}).plan;
+    std::uint64_t sum = p.forecast.runtime;
+    for (const std::uint64_t bytes : p.forecast.at_peak) sum += bytes;
+    EXPECT_LE(sum, p.forecast.process + 4096) << p;  // each buffer's is rounded up
+    EXPECT_GE(sum + p.arena / 100 + 8192, p.forecast.process) << p;  // what packing adds
+  }
+}
+
 TEST(Compile, BelowTheMinimumIsRefusedWithAMenu) {
   const Data data(256);
   const std::uint64_t minimum = compiled(data, {}).plan.minimum;

@@ -49,13 +49,19 @@ std::uint64_t rounded_reserve(std::uint64_t runtime) {
   return (runtime + kReserveStep - 1) / kReserveStep * kReserveStep;
 }
 
-// What is resident beside the Ledger, when all that is kept for reuse has been given back.
-std::uint64_t footprint() {
+// What is resident beside the Ledger. Exactly: when all that is kept for reuse has been given back;
+// where no budget depends on it, the seam's stays, and is taken off.
+std::uint64_t footprint(bool exact = true) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static_cast<void>(exact);
   return 16 * kMiB;  // what a sanitizer holds beside the program changes all the time
 #else
-  memory::trim();
   malloc_trim(0);
+  if (!exact) {
+    const std::uint64_t now = process::resident(), held = memory::held();
+    return now > held ? now - held : 0;
+  }
+  memory::trim();
   return process::footprint();
 #endif
 }
@@ -126,11 +132,11 @@ struct Compiled::State {
     };
     plan::Plan plan;
     plan::Machine machine = plan::this_machine();
-    if (options.spill && options.memory.bytes)
+    if (options.spill)  // also without a budget: the smallest one is to be the same number then
       machine = plan::with_spill_speed(machine, spill_directory(options.spill_directory));
     for (;;) {
       plan = plan::make_plan(trace_rows, examples, options, around, machine);
-      around.runtime = footprint() + kCodeToCome;
+      around.runtime = footprint(options.memory.bytes != 0) + kCodeToCome;
       const std::uint64_t spill = Spilled(plan).memory();
       if (around.runtime <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;

@@ -33,6 +33,7 @@ class Chunks {
     if (x.rank() == 0 || !is_float(x.dtype))
       throw Error(fmt::format("input_gradients: the input is {}; expected rows of a floating type",
                               to_string(x)));
+    all_ = x.shape[0];
     const auto traced = [&](std::int64_t rows) {
       const Spec spec = with_rows(x, rows);
       return trace::trace(fn_, std::span(&spec, 1), trace::Part::last);
@@ -41,8 +42,13 @@ class Chunks {
     if (!rows.possible || rows.result_carries != std::vector<bool>{true})
       throw Error(fmt::format("input_gradients: {}; rows have to be independent",
                               rows.reason.empty() ? "the result has no rows" : rows.reason));
-    rows_ = std::min(options.rows > 0 ? options.rows : kFirstRows,
-                     std::max<std::int64_t>(x.shape[0], 1));
+    rows_ = std::max<std::int64_t>(all_, 1);
+    if (options.rows > 0) {
+      rows_ = std::min(options.rows, rows_);
+    } else {
+      const std::int64_t chunks = (rows_ + kFirstRows - 1) / kFirstRows;
+      rows_ = (rows_ + chunks - 1) / chunks;  // as equal as can be
+    }
     for (;;) {
       CompileOptions c{.recompute = false, .split = false, .spill = false, .plans = 2};
       step_.emplace(nullptr, std::vector{with_rows(x, rows_)}, c, fn_);
@@ -58,7 +64,15 @@ class Chunks {
       rows_ = std::max<std::int64_t>(1, rows_ / 2);
     }
   }
-  std::int64_t rows() const { return rows_; }
+  // f(begin, end, fresh) for each chunk, all of one size, so that one plan serves: the last begins
+  // among rows that have been, and those from `fresh` on are new.
+  template <class F>
+  void each(F f) const {
+    for (std::int64_t row = 0; row < all_; row += rows_) {
+      const std::int64_t begin = std::min(row, all_ - rows_);
+      f(begin, begin + rows_, row);
+    }
+  }
   const Tensor& operator()(const Tensor& x) { return step_->run(std::span(&x, 1))[0]; }
   void operator()(const Tensor& x, std::byte* to) {
     step_->run_into(std::span(&x, 1), std::span(&to, 1));
@@ -67,7 +81,7 @@ class Chunks {
  private:
   trace::Function fn_;
   std::optional<exec::Compiled> step_;
-  std::int64_t rows_;
+  std::int64_t rows_, all_;
 };
 
 }  // namespace
@@ -76,12 +90,11 @@ Tensor input_gradients(const RowFunction& fn, const Tensor& x,
                        const InputGradientOptions& options) {
   Chunks chunk(fn, x.spec(), options);
   Tensor out = Tensor::uninitialized(x.spec(), "input_gradients");
-  std::byte* to = out.bytes();
-  for (std::int64_t row = 0; row < x.dim(0); row += chunk.rows()) {
-    const Tensor part = x.rows(row, std::min(row + chunk.rows(), x.dim(0)));
-    chunk(part, to);
-    to += part.spec().bytes();
-  }
+  chunk.each([&](std::int64_t begin, std::int64_t end, std::int64_t) {
+    const Tensor part = x.rows(begin, end);
+    const std::uint64_t row_bytes = part.spec().bytes() / static_cast<std::uint64_t>(end - begin);
+    chunk(part, out.bytes() + static_cast<std::uint64_t>(begin) * row_bytes);
+  });
   return out;
 }
 
@@ -90,9 +103,10 @@ void input_gradients(const RowFunction& fn, const std::string& from, const std::
   NpyReader in(from);
   Chunks chunk(fn, in.spec(), options);
   NpyWriter out(to, in.spec());
-  const std::int64_t rows = in.spec().shape[0];
-  for (std::int64_t row = 0; row < rows; row += chunk.rows())
-    out.append(chunk(in.rows(row, std::min(row + chunk.rows(), rows))));
+  chunk.each([&](std::int64_t begin, std::int64_t end, std::int64_t fresh) {
+    const Tensor& part = chunk(in.rows(begin, end));
+    out.append(fresh == begin ? part : part.rows(fresh - begin, end - begin));
+  });
   out.commit();
 }
 

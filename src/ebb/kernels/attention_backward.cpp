@@ -74,6 +74,7 @@ struct Backward {
 struct Pair {
   size_t batch, head;
   size_t i, n, k, m;
+  size_t coming = 0;  // queries of the same head that follow at once
 };
 
 // ---- what is computed once for several pairs ----
@@ -116,6 +117,27 @@ void LoadQueries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& 
   const size_t position = p.batch * a.queries + p.i;
   CopyRows(b.q + position * a.q_row + p.head * a.size, a.q_row, p.n, a.size, s.q, padded);
   CopyRows(b.dout + position * out_row + p.head * a.size, out_row, p.n, a.size, s.dout, padded);
+}
+
+// Asks for rows of `size` elements that will be copied soon: they lie apart, so the machine does not
+// foresee them.
+template <class T>
+HWY_INLINE void FetchRows(const T* from, size_t row, size_t rows, size_t size) {
+  for (size_t r = 0; r < rows; ++r, from += row) {
+    for (size_t i = 0; i < size; i += 64 / sizeof(T)) __builtin_prefetch(from + i, 0, 2);
+  }
+}
+
+// Asks for a share of the queries that come next, while one panel of several is under way.
+template <class T>
+HWY_INLINE void FetchQueries(const Backward<T>& b, const Pair& p, size_t panel, size_t panels) {
+  const Attention& a = b.a;
+  const size_t begin = panel * p.coming / panels, rows = (panel + 1) * p.coming / panels - begin;
+  const size_t position = p.batch * a.queries + p.i + p.n + begin, out_row = a.heads * a.size;
+  const size_t column = p.head * a.size;
+  FetchRows(b.q + position * a.q_row + column, a.q_row, rows, a.size);
+  FetchRows(b.dq + position * a.q_row + column, a.q_row, rows, a.size);
+  FetchRows(b.dout + position * out_row + column, out_row, rows, a.size);
 }
 
 // ---- one panel of keys ----
@@ -230,7 +252,11 @@ void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, b
   const Attention& a = b.a;
   const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
   const RowGroups groups(p.n);
-  for (size_t c = 0; c < p.m; c += width) AddPanel(b, s, p, groups, c, keys_wanted);
+  const size_t panels = (p.m + width - 1) / width;
+  for (size_t c = 0; c < panels; ++c) {
+    FetchQueries(b, p, c, panels);
+    AddPanel(b, s, p, groups, c * width, keys_wanted);
+  }
   if (!queries_wanted) return;
   T* dq = b.dq + (p.batch * a.queries + p.i) * a.q_row + p.head * a.size;
   size_t g = 0;
@@ -271,7 +297,8 @@ void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, si
   std::fill_n(s.dv, m * padded, T(0));
   for (size_t head = kv * group; head < (kv + 1) * group; ++head) {
     for (size_t i = 0; i < a.queries; i += kQueries) {
-      const Pair p{batch, head, i, std::min(kQueries, a.queries - i), k0, m};
+      const size_t n = std::min(kQueries, a.queries - i);
+      const Pair p{batch, head, i, n, k0, m, std::min(kQueries, a.queries - i - n)};
       if (KeysOf(a, i, i + p.n, k0, k0 + m).empty()) continue;
       LoadQueries(b, s, p);
       AddPair(b, s, p, queries_wanted, true);

@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "ebb/kernels/rows-inl.hpp"
+#include "ebb/kernels/tile-inl.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -27,10 +28,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr std::size_t kDepth = 128;
 constexpr std::size_t kBackVectors = 4;
 
-// MR rows × NV vectors of C in registers. A is read an element at a time.
+// MR rows × NV vectors of C in registers. A is read an element at a time; B's rows are b_k apart.
 template <int MR, int NV, class T>
 HWY_NOINLINE void Chains(std::size_t depth, const T* HWY_RESTRICT a, std::size_t a_row,
-                         const T* HWY_RESTRICT b, T* HWY_RESTRICT c, std::size_t c_row) {
+                         const T* HWY_RESTRICT b, std::size_t b_k, T* HWY_RESTRICT c,
+                         std::size_t c_row) {
   const RowTag<T> d;
   using V = RowVec<T>;
   const std::size_t lanes = hn::Lanes(d);
@@ -40,17 +42,19 @@ HWY_NOINLINE void Chains(std::size_t depth, const T* HWY_RESTRICT a, std::size_t
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) acc[r][v] = hn::Load(d, c + r * c_row + v * lanes);
   }
+  StridedRows<MR, T> from(a, a_row, 1);
   for (std::size_t k = 0; k < depth; ++k) {
     V row[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) row[v] = hn::Load(d, b + v * lanes);
 #pragma GCC unroll 8
     for (int r = 0; r < MR; ++r) {
-      const V element = hn::Set(d, a[r * a_row + k]);
+      const V element = hn::Set(d, from.at(r));
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) acc[r][v] = hn::MulAdd(element, row[v], acc[r][v]);
     }
-    b += NV * lanes;
+    from.next();
+    b += b_k;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < MR; ++r) {
@@ -59,32 +63,35 @@ HWY_NOINLINE void Chains(std::size_t depth, const T* HWY_RESTRICT a, std::size_t
   }
 }
 
-// All rows of the block × one panel, over k in [0, depth).
+// All rows of the block × one panel of NV vectors, over k in [0, depth).
 template <int NV, class T>
 HWY_INLINE void Product(std::size_t rows, std::size_t depth, const T* a, std::size_t a_row,
                         const T* panel, T* c, std::size_t c_row) {
-  constexpr std::size_t kTall = NV == 3 ? 4 : 3;  // 12 chains: two units of latency 4 need 8
-  const std::size_t width = NV * hn::Lanes(RowTag<T>());
+  // 12 chains (two units of latency 4 need 8), and registers left for B and an element of A.
+  constexpr int kAcross = NV == 3 ? 3 : 2;
+  constexpr std::size_t kTall = 12 / kAcross;
+  const std::size_t lanes = hn::Lanes(RowTag<T>()), width = NV * lanes;
   const std::size_t tiles = (rows + kTall - 1) / kTall;
   for (std::size_t k = 0; k < depth; k += kDepth) {
     const std::size_t kc = HWY_MIN(kDepth, depth - k);
-    const T* b = panel + k * width;
     for (std::size_t tile = 0; tile < tiles; ++tile) {
       const std::size_t r = tile * rows / tiles, height = (tile + 1) * rows / tiles - r;
-      const T* from = a + r * a_row + k;
-      T* to = c + r * c_row;
-      switch (height) {
-        case 1:
-          Chains<1, NV, T>(kc, from, a_row, b, to, c_row);
-          break;
-        case 2:
-          Chains<2, NV, T>(kc, from, a_row, b, to, c_row);
-          break;
-        case 3:
-          Chains<3, NV, T>(kc, from, a_row, b, to, c_row);
-          break;
-        default:
-          if constexpr (kTall == 4) Chains<4, NV, T>(kc, from, a_row, b, to, c_row);
+      for (std::size_t v = 0; v < NV; v += kAcross) {
+        const auto chains = [&](auto fn) {
+          fn(kc, a + r * a_row + k, a_row, panel + k * width + v * lanes, width,
+             c + r * c_row + v * lanes, c_row);
+        };
+        switch (height) {
+          case 1: chains(Chains<1, kAcross, T>); break;
+          case 2: chains(Chains<2, kAcross, T>); break;
+          case 3: chains(Chains<3, kAcross, T>); break;
+          case 4: chains(Chains<4, kAcross, T>); break;
+          case 5:
+            if constexpr (kTall > 4) chains(Chains<5, kAcross, T>);
+            break;
+          default:
+            if constexpr (kTall > 4) chains(Chains<6, kAcross, T>);
+        }
       }
     }
   }

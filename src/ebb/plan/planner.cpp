@@ -476,11 +476,20 @@ class Planner {
         p.programs.begin(), p.programs.end(),
         [](const Program& a, const Program& b) { return a.schedule.load < b.schedule.load; });
     const Schedule& s = largest->schedule;
+    // An instance whose place another takes ends where that begins.
+    std::vector<std::int64_t> last(s.instances.size());
+    for (std::size_t i = 0; i < last.size(); ++i) {
+      last[i] = s.instances[i].last;
+      if (const Id taken = s.instances[i].takes; taken != kNone)
+        last[taken] = s.instances[i].first - 1;
+    }
     std::vector<std::int64_t> change(s.steps.size() + 1);
-    for (const Instance& in : s.instances) {
-      const Buffer& b = largest->lowered.graph.buffers[in.buffer];
-      change[static_cast<std::size_t>(in.first)] += static_cast<std::int64_t>(b.bytes);
-      change[static_cast<std::size_t>(in.last) + 1] -= static_cast<std::int64_t>(b.bytes);
+    for (std::size_t i = 0; i < last.size(); ++i) {
+      const Instance& in = s.instances[i];
+      const auto bytes =
+          static_cast<std::int64_t>(largest->lowered.graph.buffers[in.buffer].bytes);
+      change[static_cast<std::size_t>(in.first)] += bytes;
+      change[static_cast<std::size_t>(last[i] + 1)] -= bytes;
     }
     std::int64_t live = 0, most = -1;
     std::size_t peak = 0;
@@ -495,9 +504,10 @@ class Planner {
       }
     }
     if (s.steps.empty()) return;
-    for (const Instance& in : s.instances) {
-      if (static_cast<std::size_t>(in.first) > peak || static_cast<std::size_t>(in.last) < peak)
-        continue;
+    for (std::size_t i = 0; i < last.size(); ++i) {
+      const Instance& in = s.instances[i];
+      const auto at = static_cast<std::int64_t>(peak);
+      if (in.first > at || last[i] < at) continue;
       const trace::Value& v = largest->trace.values[largest->lowered.value_of[in.buffer]];
       f.at_peak[static_cast<int>(v.category)] += largest->lowered.graph.buffers[in.buffer].bytes;
     }
