@@ -1,7 +1,8 @@
-// Activation memory against the time of a step, of a GPT: with the batch in parts, and with the
-// whole batch kept together. Planned and measured, as a table and a picture.
+// Activation memory against the time of a step: of a GPT with the batch in parts and kept together,
+// of one whose batch is a single long row, and of LSTMs over long sequences. Planned and measured, as
+// tables and pictures.
 //
-//   bench_frontier [--quick] [--json]
+//   bench_frontier [--quick] [--json] [--only=gpt12,lstm-1000,…]
 //
 // Activation memory is the arena without the sums that parts of a batch hand on.
 #include <unistd.h>
@@ -20,15 +21,42 @@ namespace {
 
 using namespace ebb::zoo;
 
-constexpr double kDivisors[] = {1, 1.5, 2, 3, 4, 6, 8, 12, 16};
-constexpr double kQuickDivisors[] = {1, 2, 4};  // its batch has 4 rows
-
 constexpr int kTurns = 2, kJudgedTurns = 7;  // steps of each that is timed
 
 struct Limit {  // at this fraction of the memory a step may take so much longer
-  double divisor, split, whole;
+  double divisor, more;
 };
-constexpr Limit kLimits[] = {{2, 0.03, 0.10}, {4, 0.08, 0.30}, {8, 0.15, 0.60}};
+struct Curb {  // what the planner may do
+  const char* name;
+  const char* colour;
+  bool split, spill;
+  std::vector<Limit> limits;
+};
+struct Case {
+  const char* model;
+  std::int64_t batch;  // 0: the model's own
+  std::vector<double> divisors;
+  std::vector<Curb> curbs;
+};
+
+std::vector<Case> cases(bool quick) {
+  const Curb parts{"batch in parts", "#1f6fb4", true, true, {{2, 0.03}, {4, 0.08}, {8, 0.15}}};
+  const Curb whole{"batch whole", "#c4501b", false, true, {{2, 0.10}, {4, 0.30}, {8, 0.60}}};
+  if (quick) {  // its batch has 4 rows
+    Case small{"gpt4", 4, {1, 2, 4}, {parts, whole}};
+    for (Curb& c : small.curbs) c.limits.pop_back();
+    return {small};
+  }
+  const Curb kept{"recomputed", "#1f6fb4", false, false, {{2, 0.08}, {4, 0.18}, {6, 0.32}}};
+  const Curb spilled{"recomputed and spilled", "#c4501b", false, true, {{12, 0.60}}};
+  const auto sequence = [](double divisor, double more) {
+    return std::vector<Curb>{{"over time", "#1f6fb4", false, true, {{divisor, more}}}};
+  };
+  return {{"gpt12", 16, {1, 1.5, 2, 3, 4, 6, 8, 12, 16}, {parts, whole}},
+          {"gpt12-long", 0, {1, 2, 4, 6, 12}, {kept, spilled}},
+          {"lstm-1000", 0, {1, 2, 4, 8, 20}, sequence(20, 0.25)},
+          {"lstm-10000", 0, {1, 4, 20, 100}, sequence(100, 0.60)}};
+}
 
 std::uint64_t activations(const Outcome& out) { return out.arena - out.carry; }
 
@@ -39,19 +67,17 @@ struct Point {
   double ratio = 1;  // of its time to that with everything kept, which it took turns with
 };
 
-struct Side {
-  const char* name;
-  const char* colour;
-  bool split;
+struct Side : Curb {
   std::vector<Point> points;
   Outcome least;
 };
 
 class Frontier {
  public:
-  explicit Frontier(Report& report) : report_(report) {
-    cell_.model = report.quick() ? "gpt4" : "gpt12";
-    cell_.batch = report.quick() ? 4 : 16;
+  Frontier(Report& report, const Case& about) : report_(report), case_(about) {
+    for (const Curb& curb : about.curbs) sides_.push_back({curb, {}, {}});
+    cell_.model = about.model;
+    cell_.batch = about.batch;
     cell_.steps = 1;  // to touch all pages
     cell_.limited = false;
     Cell whole = cell_;
@@ -64,7 +90,7 @@ class Frontier {
     if (!all_.ok()) return report_.check("a plan without a budget", false, all_.error);
     for (Side& side : sides_) choose(side);
     for (Side& side : sides_)
-      for (Point& p : side.points) measure(p);
+      for (Point& p : side.points) measure(side, p);
     for (const Side& side : sides_) print(side);
     for (const Side& side : sides_) judge(side);
     draw();
@@ -81,6 +107,7 @@ class Frontier {
   void choose(Side& side) {
     Cell cell = cell_;
     cell.split = side.split;
+    cell.spill = side.spill;
     side.least = planned(cell);
     cell.budget = side.least.minimum;
     side.least = planned(cell);
@@ -103,17 +130,13 @@ class Frontier {
       }
       report_.say("  %s: no plan in 1/%g of the activation memory\n", side.name, divisor);
     };
-    if (report_.quick()) {
-      for (const double d : kQuickDivisors) add(d);
-    } else {
-      for (const double d : kDivisors) add(d);
-    }
+    for (const double d : case_.divisors) add(d);
     if (side.least.ok()) side.points.push_back({0, cell, side.least, 1});
   }
 
   // In turns with everything kept, which both sides begin with.
-  void measure(Point& p) const {
-    const bool judged = std::any_of(std::begin(kLimits), std::end(kLimits),
+  void measure(const Side& side, Point& p) const {
+    const bool judged = std::any_of(side.limits.begin(), side.limits.end(),
                                     [&](const Limit& l) { return l.divisor == p.divisor; });
     const auto both = run_in_turns({kept_, p.cell}, judged ? kJudgedTurns : kTurns);
     p.outcome = both[1];
@@ -125,8 +148,7 @@ class Frontier {
   }
 
   void print(const Side& side) const {
-    report_.say("\n%s, %s, batch %d\n", side.name, cell_.model.c_str(),
-                static_cast<int>(cell_.batch));
+    report_.say("\n%s: %s\n", title().c_str(), side.name);
     report_.say("%6s %10s %10s  %9s %7s  %9s %7s  %s\n", "of", "act. MiB", "peak MiB", "plan ms",
                 "", "step ms", "", "how");
     for (const Point& p : side.points) {
@@ -141,33 +163,30 @@ class Frontier {
                   mib(activations(out)), mib(out.peak), out.forecast_seconds * 1e3,
                   planned_overhead(p) * 100, out.step_seconds * 1e3, overhead(p) * 100,
                   out.way.c_str());
-      const std::string name = std::string(side.name) + " " + of;
+      const std::string name = text("%s, %s, %s", case_.model, side.name, of.c_str());
       report_.metric(name, "activation memory", static_cast<double>(activations(out)), "B");
       report_.compare(name, "time a step", out.step_seconds, "s", "everything kept",
                       1 / (1 + overhead(p)));
     }
     report_.say("smallest budget at any price: %llu bytes (%.1f MiB)\n",
                 static_cast<unsigned long long>(side.least.minimum), mib(side.least.minimum));
-    report_.metric(side.name, "smallest budget", static_cast<double>(side.least.minimum), "B");
+    report_.metric(text("%s, %s", case_.model, side.name), "smallest budget", static_cast<double>(side.least.minimum), "B");
   }
 
   void judge(const Side& side) {
-    for (const Limit& limit : kLimits) {
-      if (report_.quick() && limit.divisor > std::end(kQuickDivisors)[-1]) continue;
-      const double most = side.split ? limit.split : limit.whole;
+    for (const Limit& limit : side.limits) {
       const auto at = std::find_if(side.points.begin(), side.points.end(),
                                    [&](const Point& p) { return p.divisor == limit.divisor; });
       const bool there = at != side.points.end() && at->outcome.ok();
-      report_.check(text("%s: 1/%g of the activation memory at %.0f%% more time at most", side.name,
-                         limit.divisor, most * 100),
-                    there && overhead(*at) <= most,
+      report_.check(text("%s, %s: 1/%g of the activations, %.0f%% more time at most", case_.model,
+                         side.name, limit.divisor, limit.more * 100),
+                    there && overhead(*at) <= limit.more,
                     there ? text("%+.1f%%", overhead(*at) * 100) : "no such run");
     }
   }
 
   void draw() const {
-    Chart chart{text("%s, batch %d: time of a step over activation memory", cell_.model.c_str(),
-                     static_cast<int>(cell_.batch)),
+    Chart chart{title() + ": time of a step over activation memory",
                 "activation memory, MiB",
                 "more time than with everything kept",
                 {},
@@ -184,26 +203,29 @@ class Frontier {
         std::sort(c->points.begin(), c->points.end());
         chart.curves.push_back(*c);
       }
-      for (const Limit& limit : kLimits)
-        chart.bars.push_back(
-            {mib(activations(all_)) / limit.divisor, (side.split ? limit.split : limit.whole) * 100,
-             text("1/%g, %.0f%%", limit.divisor, (side.split ? limit.split : limit.whole) * 100),
-             side.colour});
+      for (const Limit& limit : side.limits)
+        chart.bars.push_back({mib(activations(all_)) / limit.divisor, limit.more * 100,
+                              text("1/%g, %.0f%%", limit.divisor, limit.more * 100), side.colour});
     }
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
     std::string path(self, length > 0 ? static_cast<std::size_t>(length) : 0);
     for (int up = 0; up < 2; ++up) path.resize(std::min(path.rfind('/'), path.size()));
-    path += "/frontier.svg";
+    path += report_.quick() || case_.batch ? "/frontier.svg" : text("/frontier-%s.svg", case_.model);
     std::ofstream(path) << chart.svg();
     report_.say("picture: %s\n", path.c_str());
   }
 
+  std::string title() const {
+    return case_.batch ? text("%s, batch %d", case_.model, static_cast<int>(case_.batch))
+                       : std::string(case_.model);
+  }
+
   Report& report_;
+  const Case& case_;
   Cell cell_, kept_;
   Outcome all_;  // the batch whole, everything kept
-  Side sides_[2] = {{"batch in parts", "#1f6fb4", true, {}, {}},
-                    {"batch whole", "#c4501b", false, {}, {}}};
+  std::vector<Side> sides_;
 };
 
 }  // namespace
@@ -211,6 +233,7 @@ class Frontier {
 int main(int argc, char** argv) {
   if (is_cell(argc, argv)) return 0;
   Report report("frontier", argc, argv);
-  Frontier(report).run();
+  for (const Case& one : cases(report.quick()))
+    if (report.wanted(one.model)) Frontier(report, one).run();
   return report.exit_code();
 }

@@ -3,7 +3,6 @@
 //
 //   bench_little [--quick] [--json] [--only=ROW,…]
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -30,14 +29,11 @@ constexpr Case kCases[] = {{"mlp-512", 32, 1.1, true},   {"cnn", 96, 1.5, true},
 int main(int argc, char** argv) {
   if (is_cell(argc, argv)) return 0;
   Report report("little", argc, argv);
-  std::string only;
-  for (int i = 1; i < argc; ++i)
-    if (!std::strncmp(argv[i], "--only=", 7)) only = std::string(argv[i] + 7) + ",";
   report.say("%-10s %7s %9s %9s %9s %9s %6s  %s\n", "row", "budget", "forecast", "peak", "step ms",
              "free ms", "ratio", "how");
   for (const Case& c : kCases) {
     if (report.quick() && !c.quick) continue;
-    if (!only.empty() && only.find(std::string(c.row) + ",") == std::string::npos) continue;
+    if (!report.wanted(c.row)) continue;
     Cell free;
     free.model = c.row;
     free.steps = 2;

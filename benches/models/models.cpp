@@ -3,7 +3,6 @@
 //
 //   bench_models [--quick] [--json] [--only=ROW,…]
 #include <algorithm>
-#include <cstring>
 #include <string>
 
 #include "benches/kernels/peak.hpp"
@@ -28,10 +27,6 @@ constexpr Bar kBars[] = {
     {"linear-ce-256k", 1843, 0}, {"input-grad", 192, 0}, {"tiny", 24, 0},
     {"tiny-mlp", 24, 0},    {"embedding", 400, 0}};
 
-bool named(const std::string& only, const std::string& row) {
-  return only.empty() || ("," + only + ",").find("," + row + ",") != std::string::npos;
-}
-
 double best_peak() {
   double best = 0;
   for (int i = 0; i < 20; ++i) best = std::max(best, ebb::bench::fma_peak(ebb::pool::threads()));
@@ -43,14 +38,11 @@ double best_peak() {
 int main(int argc, char** argv) {
   if (is_cell(argc, argv)) return 0;
   Report report("models", argc, argv);
-  std::string only;
-  for (int i = 1; i < argc; ++i)
-    if (!std::strncmp(argv[i], "--only=", 7)) only = argv[i] + 7;
   report.say("%-15s %10s %14s %8s %6s %9s %9s\n%-15s %10s %14s %8s %6s %9s %9s\n", "row", "ms",
              "a second", "GF/s", "peak", "arena", "process", "", "a step", "", "", "%", "MiB",
              "MiB");
   for (const char* const row : row_names()) {
-    if (!named(only, row)) continue;
+    if (!report.wanted(row)) continue;
     Cell cell;
     cell.model = row;
     cell.steps = 2;

@@ -109,6 +109,10 @@ void Task::peer(std::string_view name) {
     mlp(1, 16, 32, 2);
   } else if (name == "lstm") {
     lstm(512, 50, 10, 256);
+  } else if (name == "lstm-1000") {  // of the frontier over time
+    lstm(64, 1000, 64, 256);
+  } else if (name == "lstm-10000") {
+    lstm(32, 10'000, 64, 128);
   } else if (name == "tiny") {
     lstm(1, 20, 5, 32);
   } else if (name == "lstm-lm") {

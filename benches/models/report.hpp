@@ -18,9 +18,13 @@ class Report {
     for (int i = 1; i < argc; ++i) {
       quick_ |= !std::strcmp(argv[i], "--quick");
       json_ |= !std::strcmp(argv[i], "--json");
+      if (!std::strncmp(argv[i], "--only=", 7)) only_ = "," + std::string(argv[i] + 7) + ",";
     }
   }
   bool quick() const { return quick_; }
+  bool wanted(const std::string& row) const {  // by --only=ROW,…
+    return only_.empty() || only_.find("," + row + ",") != std::string::npos;
+  }
 
   [[gnu::format(printf, 2, 3)]] void say(const char* format, ...) const {  // people only
     if (json_) return;
@@ -58,7 +62,7 @@ class Report {
            ",\"metric\":" + quoted(metric) + ",\"value\":" + number + ",\"unit\":" + quoted(unit);
   }
 
-  std::string bench_;
+  std::string bench_, only_;
   bool quick_ = false, json_ = false;
   int failures_ = 0;
 };
