@@ -47,8 +47,8 @@ std::vector<Case> cases(bool quick) {
     for (Curb& c : small.curbs) c.limits.pop_back();
     return {small};
   }
-  const Curb kept{"recomputed", "#1f6fb4", false, false, {{2, 0.08}, {4, 0.18}, {6, 0.32}}};
-  const Curb spilled{"recomputed and spilled", "#c4501b", false, true, {{12, 0.60}}};
+  const Curb kept{"without spill", "#1f6fb4", false, false, {{2, 0.08}, {4, 0.18}, {6, 0.32}}};
+  const Curb spilled{"with spill", "#c4501b", false, true, {{12, 0.60}}};
   const auto sequence = [](double divisor, double more) {
     return std::vector<Curb>{{"over time", "#1f6fb4", false, true, {{divisor, more}}}};
   };

@@ -42,6 +42,7 @@ class Sweep {
     Outcome outcome;
   };
   void settle(int rounds);
+  double seconds(std::size_t cell) const;
   std::vector<std::pair<std::size_t, std::size_t>> rises() const;
   void judge(const Row& row, Tally& tally) const;
   void print(const Row& row, const Report& report) const;
