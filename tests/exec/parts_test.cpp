@@ -8,6 +8,7 @@
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/dropout.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
@@ -130,6 +131,43 @@ TEST(Parts, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
   EXPECT_TRUE(splits(plan));
   for (const plan::Way& w : plan.frontier)
     EXPECT_EQ(w.label, w.split ? Allow::same_gradient : Allow::same_bits) << w.text();
+}
+
+// The gradient of a sum starts from a constant, broadcast to the rows of the part.
+TEST(Parts, ABroadcastOfConstantsHasTheRowsOfThePart) {
+  const auto trained = [](std::int64_t rows_of_all, const CompileOptions* options,
+                          plan::Plan* plan) {
+    nn::Dense dense(nn::Init(1), 16, 40);
+    optim::Sgd sgd({dense.weight, dense.bias}, {.lr = 0.5});
+    const Tensor x = random::normal({rows_of_all, 16}, 0, 1, 1, 1);
+    const auto fn = [&](const Batch& b) {
+      const Tensor y = dense(b["x"]);
+      return sgd.minimize(Loss{sum(y), sum(cast(y * 0.0f + 1.0f, DType::i64))});
+    };
+    if (options) {
+      auto step = compile({{"x", x.spec()}}, *options, fn);
+      step({{"x", x}});
+      *plan = step.plan();
+    } else {
+      Tape tape;
+      fn({{"x", x}});
+    }
+    return dense.weight.value().to_vector<float>();
+  };
+  plan::Plan plan;
+  for (const std::int64_t all : {2, 23, 2000}) {
+    const auto whole = trained(all, nullptr, nullptr);
+    for (const std::int64_t rows : {1, 7, 700}) {
+      if (rows >= all) continue;
+      const CompileOptions options{.rows = rows};
+      EXPECT_EQ(trained(all, &options, &plan), whole) << all << " in parts of " << rows;
+      EXPECT_EQ(plan.runs.size(), static_cast<std::size_t>((all + rows - 1) / rows));
+    }
+  }
+  // 320 kB, which live from the loss to the walk back's first call.
+  const CompileOptions options{.split = false};
+  EXPECT_EQ(trained(2000, &options, &plan), trained(2000, nullptr, nullptr));
+  for (const Tensor& t : plan.programs[0].trace.constants) EXPECT_LT(t.spec().bytes(), 1000u);
 }
 
 }  // namespace

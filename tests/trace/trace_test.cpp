@@ -73,6 +73,51 @@ TEST(Trace, ConstantsAreFolded) {
   EXPECT_FLOAT_EQ(t.constants[0].data<float>()[0], std::exp(2.0f));
 }
 
+TEST(Trace, WhatGrowsIsFoldedOnlyWhereItIsSmall) {
+  const Tensor a = Tensor::of({0.25f, -3, 7});
+  const auto fn = [&](std::int64_t rows) {
+    return [&a, rows](std::span<const Tensor> in) {
+      return std::vector{in[0] + exp(broadcast_to(a * 2.0f, {rows, 3}))};
+    };
+  };
+  const auto traced = [&](std::int64_t rows) {
+    return simplified(of(fn(rows), {Spec{{rows, 3}, DType::f32}}));
+  };
+  EXPECT_EQ(traced(4).calls.size(), 3u);  // broadcast_to, exp, add: nothing of it ran
+  const Trace small = folded(traced(4));
+  EXPECT_EQ(small.calls.size(), 1u) << small;
+  ASSERT_EQ(small.constants.size(), 1u) << "what only folded calls read is not held";
+  EXPECT_EQ(small.constants[0].to_vector<float>(),
+            exp(broadcast_to(a * 2.0f, {4, 3})).to_vector<float>());
+  EXPECT_EQ(folded(small), small);
+
+  const Trace large = folded(traced(100'000));
+  EXPECT_EQ(large.calls.size(), 3u) << large;
+  std::uint64_t bytes = 0;
+  for (const Tensor& t : large.constants) bytes += t.spec().bytes();
+  EXPECT_LE(bytes, 64u);
+}
+
+TEST(Trace, ViewsOfWhatIsFoldedAreFolded) {
+  const Tensor a = Tensor::of({1, 2, 3});
+  const Trace t = folded(simplified(of([&](std::span<const Tensor> in) {
+    const Tensor table = reshape(broadcast_to(a, {8, 3}), {2, 4, 3});
+    return std::vector{in[0] + reshape(slice(table, 0, 1, 2), {4, 3})};
+  })));
+  ASSERT_EQ(t.calls.size(), 1u) << t;
+  ASSERT_EQ(t.constants.size(), 1u);
+  EXPECT_EQ(t.constants[0].shape(), Shape({4, 3}));
+  EXPECT_EQ(t.constants[0].data<float>()[5], 3.0f);
+}
+
+TEST(Trace, RandomCallsOfConstantsAreNotFolded) {
+  const Tensor a = Tensor::ones({4, 3});
+  const Trace t = folded(simplified(of([&](std::span<const Tensor> in) {
+    return std::vector{in[0] + dropout(a, 0.5)};
+  })));
+  EXPECT_EQ(count(t, "dropout"), 1) << t;
+}
+
 TEST(Trace, DeadCodeAndRepeatsGo) {
   const Trace t = of([](std::span<const Tensor> in) {
     const Tensor unused = exp(in[0]);

@@ -173,6 +173,8 @@ void compute(const OpType& type, const void* op, std::span<const Tensor* const> 
   type.shape(op, specs, made);
   if (type.view) out[0] = type.view(op, *in[0]);
   const bool view = type.view && out[0];
+  if (!symbols && !view && tracer())
+    symbols = tracer()->defers(specs, {made, static_cast<std::size_t>(type.outputs)});
   if (symbols) return trace(type, op, made, in, out, donated, view);
   if (!view) run(type, op, specs, views, made, in, out, donated);
 }

@@ -73,7 +73,9 @@ struct Tile {  // x again and again, repeats[i] times along axis i
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1, repeats[0] == 1) | rule::linear(batch, 0b1);
+    const Shape& x = batch.in[0].shape;
+    return rule::apart(batch, 0b1, repeats[0] == 1) |
+           rule::apart(batch, 0, x.rank() > 0 && x[0] == 1) | rule::linear(batch, 0b1);
   }
 };
 
@@ -105,6 +107,7 @@ struct BroadcastTo {  // axes of size 1, and missing ones in front, repeated
   Rows rows(const Carried& batch, int) const {
     const Shape& x = batch.in[0].shape;
     return rule::apart(batch, 0b1, x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0]) |
+           rule::apart(batch, 0, to.rank() > 0 && (x.rank() < to.rank() || x[0] == 1)) |
            rule::linear(batch, 0b1);
   }
 };

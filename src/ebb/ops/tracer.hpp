@@ -16,6 +16,10 @@ class Tracer {
   virtual void note(const OpType& type, const void* op, std::span<const Tensor* const> in,
                     std::span<const Tensor> out, int donated, bool view) = 0;
 
+  // A call of tensors that are there: whether it is noted like one of symbols, or runs now and only
+  // once. Its result is held from step to step in the second case.
+  virtual bool defers(Specs in, Specs out) const = 0;
+
   // A value that is known when a step begins: `fill` writes it.
   virtual Tensor before_step(const char* name, const Spec& spec,
                              std::function<void(std::span<std::byte>)> fill) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 
@@ -54,7 +55,8 @@ struct Candidate {
   Allow label = Allow::same_bits;
   std::vector<std::vector<Frontier::Point>> passes;  // the whole; or a part before the last, and it
   std::vector<Sample> samples;
-  std::uint64_t fixed = 0;  // bytes of the process beside the arena
+  std::uint64_t given = 0;  // bytes of data: batches, constants, results
+  std::uint64_t fixed = 0;  // bytes of the process beside the arena, these included
   std::uint64_t carry = 0;  // of sums over parts: the start of the arena
 
   // The smallest load at which every pass has a schedule.
@@ -94,8 +96,8 @@ class Planner {
   Plan plan() {
     whole_ = trace::simplified(trace_rows_(examples_, trace::Part::whole));
     whole_.carry.clear();
-    for (const Tensor& t : whole_.constants) constants_ += t.spec().bytes();
     find_sizes();
+    whole_ = trace::folded(whole_);
     for (const std::int64_t rows : sizes_) add(rows, Spilling::none);
     if (options_.spill) {
       add(sizes_.front(), Spilling::activations);
@@ -159,7 +161,8 @@ class Planner {
   void find_sizes() {
     sizes_ = {examples_};
     if (examples_ < 2 || !options_.split) return;
-    const std::int64_t half = (examples_ + 1) / 2;
+    // Not one row: what is made for each row of one is no larger than what it is made of.
+    const std::int64_t half = examples_ > 2 ? (examples_ + 1) / 2 : 3;
     const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
     split_ = can_split(part, half, whole_, examples_);
     if (options_.split_mixed && !part.carry.empty()) split_.possible = true;
@@ -205,16 +208,19 @@ class Planner {
       return passes;
     }
     const std::int64_t last = examples_ - (parts - 1) * rows;
-    const trace::Trace full = trace::simplified(trace_rows_(rows, trace::Part::last));
+    const trace::Trace full = last_part(rows);
     const std::vector<Variable> away = spilling >= Spilling::state
                                            ? can_be_away(full, spilling == Spilling::streamed)
                                            : std::vector<Variable>();
     passes.push_back(searched(trace::part_only(full, split_.result_carries), spilling,
                               kEffortForParts, &away));
     passes.push_back(
-        searched(last == rows ? full : trace::simplified(trace_rows_(last, trace::Part::last)),
-                 spilling, kEffortForParts, &away));
+        searched(last == rows ? full : last_part(last), spilling, kEffortForParts, &away));
     return passes;
+  }
+
+  trace::Trace last_part(std::int64_t rows) const {
+    return trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last)));
   }
 
   void add(std::int64_t rows, Spilling spilling) {
@@ -227,7 +233,8 @@ class Planner {
       c.label = split_.same_bits ? Allow::same_bits : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
-    c.fixed = around_.reserve + around_.batches + constants_ + results();
+    c.given = around_.batches + constants(passes) + results();
+    c.fixed = around_.reserve + c.given;
     if (spilling != Spilling::none) c.fixed += around_.spill_memory;
     if (spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
     for (const Searched& s : passes) c.passes.push_back(s.frontier->points());
@@ -266,6 +273,19 @@ class Planner {
   std::uint64_t results() const {
     std::uint64_t bytes = 0;
     for (const trace::Id id : whole_.results) bytes += aligned(whole_.values[id].spec.bytes());
+    return bytes;
+  }
+
+  // Of all passes; views of one another, and what several passes hold, are counted once.
+  static std::uint64_t constants(const std::vector<Searched>& passes) {
+    std::set<const Tensor::Value*> seen;
+    std::uint64_t bytes = 0;
+    for (const Searched& s : passes)
+      for (const Tensor& t : s.trace.constants) {
+        const Tensor::Value* held = t.handle();
+        while (held->base) held = held->base;
+        if (seen.insert(held).second) bytes += held->spec.bytes();
+      }
     return bytes;
   }
 
@@ -515,7 +535,7 @@ class Planner {
       for (const Variable& v : whole_.variables)
         f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
-    f.at_peak[static_cast<int>(Category::data)] += around_.batches + constants_ + results();
+    f.at_peak[static_cast<int>(Category::data)] += c.given;
     if (s.steps[peak].kind == Step::Kind::run) {
       const Id node = s.steps[peak].node;
       f.at_peak[static_cast<int>(Category::workspace)] +=
@@ -535,7 +555,6 @@ class Planner {
   const Surroundings& around_;
   const Machine& machine_;
   trace::Trace whole_;
-  std::uint64_t constants_ = 0;
   SplitAnswer split_;
   std::vector<std::int64_t> sizes_;
   std::vector<Candidate> candidates_;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace ebb::plan {
@@ -37,6 +38,33 @@ bool grows(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t b
   return true;
 }
 
+// What calls that make more bytes than they read make of constants alone, in their order. They are
+// the same calls in every part; others, such as sums, go on from what parts before made.
+std::vector<trace::Id> made_of_constants(const Trace& t) {
+  std::vector<bool> is(t.values.size());
+  for (std::size_t i = 0; i < is.size(); ++i) is[i] = t.values[i].kind == Kind::constant;
+  std::vector<trace::Id> made;
+  for (const Call& call : t.calls) {
+    if (call.in.empty() || !std::all_of(call.in.begin(), call.in.end(),
+                                        [&](trace::Id id) { return is[t.base_of(id)]; }))
+      continue;
+    std::uint64_t in = 0, out = 0;
+    for (const trace::Id id : call.in) in += t.values[id].spec.bytes();
+    for (const trace::Id id : call.out) out += t.values[id].spec.bytes();
+    for (const trace::Id id : call.out) {
+      is[id] = true;
+      if (out > in) made.push_back(id);
+    }
+  }
+  return made;
+}
+
+// Whether `a` has a row, or several, for each example, and `b` is the same for another batch.
+bool grows(const Spec& a, std::int64_t a_rows, const Spec& b, std::int64_t b_rows) {
+  return a.rank() > 0 && b.rank() == a.rank() && a.shape[0] != b.shape[0] &&
+         a.shape[0] % a_rows == 0 && a.shape[0] / a_rows * b_rows == b.shape[0];
+}
+
 }  // namespace
 
 SplitAnswer can_split(const Trace& t, std::int64_t examples, const Trace& other,
@@ -52,6 +80,11 @@ SplitAnswer can_split(const Trace& t, std::int64_t examples, const Trace& other,
         grows(t.constants[v.index], examples, other.constants[v.index], other_examples))
       is[i] = Is::carrying;
   }
+  const auto made = made_of_constants(t), made_other = made_of_constants(other);
+  std::vector<bool> growing(t.values.size());
+  for (std::size_t i = 0; i < made.size() && made.size() == made_other.size(); ++i)
+    growing[made[i]] = grows(t.values[made[i]].spec, examples, other.values[made_other[i]].spec,
+                             other_examples);
   for (const Call& call : t.calls) {
     if (call.finish) continue;
     std::vector<Spec> specs;
@@ -62,8 +95,8 @@ SplitAnswer can_split(const Trace& t, std::int64_t examples, const Trace& other,
       carry |= (is[call.in[i]] == Is::carrying ? 1u : 0u) << i;
       sums |= (is[call.in[i]] == Is::sum ? 1u : 0u) << i;
     }
-    if (!carry && !sums) continue;
     for (std::size_t o = 0; o < call.out.size(); ++o) {
+      if (!carry && !sums && !growing[call.out[o]]) continue;
       const ops::Rows rows = call.op.type().rows(
           call.op.attributes(), {specs, carry, sums, examples}, static_cast<int>(o));
       if (rows == ops::Rows::mixed) {
