@@ -4,15 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-#include <set>
-#include <span>
 #include <tuple>
 
-#include "ebb/plan/pack.hpp"
-#include "ebb/plan/plan.hpp"
+#include "ebb/plan/program.hpp"
 #include "ebb/plan/rows.hpp"
-#include "ebb/plan/search.hpp"
 #include "ebb/trace/fuse.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/sparse.hpp"
@@ -20,9 +15,7 @@
 namespace ebb::plan {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
 constexpr std::size_t kManyCalls = 1500;          // from here on fewer sizes of parts are tried
-constexpr std::uint64_t kPackEffort = 4'000'000;  // some tens of milliseconds
 constexpr double kEffortForOrder = 0.01;          // where nothing but the order can change
 constexpr double kEffortForParts = 0.2;           // there are many sizes of them
 constexpr std::size_t kSamples = 8;               // of a candidate's frontier, to print
@@ -30,13 +23,6 @@ constexpr double kTransferSeconds = 20e-6;
 constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
 constexpr double kWorthALine = 0.005, kLines = 16;  // of the printed frontier
 constexpr double kEnoughFaster = 0.9;  // than the whole batch with everything kept, to be believed
-
-// A trace with the frontier of its schedules.
-struct Searched {
-  trace::Trace trace;
-  Lowered lowered;
-  std::optional<Frontier> frontier;
-};
 
 // Each with those before it. Streamed: large state goes through memory in pieces, in its update.
 enum class Spilling : std::uint8_t { none, activations, state, streamed };
@@ -233,7 +219,7 @@ class Planner {
       c.label = split_.same_bits ? Allow::same_bits : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
-    c.given = around_.batches + constants(passes) + results();
+    c.given = around_.batches + constants_of(passes) + results();
     c.fixed = around_.reserve + c.given;
     if (spilling != Spilling::none) c.fixed += around_.spill_memory;
     if (spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
@@ -241,7 +227,7 @@ class Planner {
     sample(c, passes);
     // Only what can be the smallest is packed to know.
     if (c.fixed + c.carry + c.least() < minimum_)
-      minimum_ = std::min(minimum_, c.fixed + arena_of(packed(c, passes, c.least())));
+      minimum_ = std::min(minimum_, c.fixed + arena_of(packed(passes, c.least(), c.carry)));
     candidates_.push_back(std::move(c));
   }
 
@@ -268,89 +254,10 @@ class Planner {
     }
   }
 
-  static std::uint64_t paged(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
   std::uint64_t results() const {
     std::uint64_t bytes = 0;
     for (const trace::Id id : whole_.results) bytes += aligned(whole_.values[id].spec.bytes());
     return bytes;
-  }
-
-  // Of all passes; views of one another, and what several passes hold, are counted once.
-  static std::uint64_t constants(const std::vector<Searched>& passes) {
-    std::set<const Tensor::Value*> seen;
-    std::uint64_t bytes = 0;
-    for (const Searched& s : passes)
-      for (const Tensor& t : s.trace.constants) {
-        const Tensor::Value* held = t.handle();
-        while (held->base) held = held->base;
-        if (seen.insert(held).second) bytes += held->spec.bytes();
-      }
-    return bytes;
-  }
-
-  // Offsets for everything that lies in the arena.
-  static Program packed(const Candidate& c, const Searched& s, std::uint64_t load) {
-    Program p;
-    p.trace = s.trace;
-    p.lowered = s.lowered;
-    p.schedule = s.frontier->at(load);
-    const bool spills = p.schedule.written + p.schedule.read > 0 || !p.lowered.streams.empty();
-    std::vector<bool> read(p.schedule.instances.size());
-    for (const Step& step : p.schedule.steps)
-      if (step.kind == Step::Kind::read) read[step.out[0]] = true;
-    std::vector<Block> blocks;
-    std::vector<std::size_t> block_of(p.schedule.instances.size(), kNowhere);
-    for (std::size_t i = 0; i < p.schedule.instances.size(); ++i) {
-      const Instance& in = p.schedule.instances[i];
-      const Buffer& b = p.lowered.graph.buffers[in.buffer];
-      if (b.bytes == 0 || b.origin == Origin::given) continue;
-      if (b.origin == Origin::state && !read[i]) {  // stays in memory, in its variable's own place
-        p.resident += b.bytes;
-        continue;
-      }
-      const std::int64_t end = in.last + 1;
-      if (in.takes != kNone && block_of[in.takes] != kNowhere) {
-        block_of[i] = block_of[in.takes];
-        blocks[block_of[i]].last = std::max(blocks[block_of[i]].last, end);
-        continue;
-      }
-      block_of[i] = blocks.size();
-      blocks.push_back({in.first, end, b.bytes});
-    }
-    const auto first_scratch = static_cast<std::ptrdiff_t>(blocks.size());
-    for (std::size_t i = 0; i < p.schedule.steps.size(); ++i) {
-      const Step& step = p.schedule.steps[i];
-      const auto at = static_cast<std::int64_t>(i);
-      const bool runs = step.kind == Step::Kind::run;
-      blocks.push_back({at, at + 1, runs ? step.scratch : 0});
-    }
-    const std::uint64_t alignment = spills ? kPage : kAlign;
-    const std::uint64_t least = plan::load(blocks, alignment);
-    const Packing packing = pack(
-        blocks, {.alignment = alignment, .enough = least + least / 200, .effort = kPackEffort});
-    p.offsets.assign(block_of.size(), kOutside);
-    for (std::size_t i = 0; i < block_of.size(); ++i)
-      if (block_of[i] != kNowhere) p.offsets[i] = packing.offsets[block_of[i]] + c.carry;
-    p.scratch.assign(packing.offsets.begin() + first_scratch, packing.offsets.end());
-    for (std::uint64_t& offset : p.scratch) offset += c.carry;
-    p.arena = paged(packing.bytes) + c.carry;
-    return p;
-  }
-
-  static std::vector<Program> packed(const Candidate& c, const std::vector<Searched>& passes,
-                                     std::uint64_t load) {
-    std::vector<Program> all;
-    for (const Searched& s : passes) all.push_back(packed(c, s, load));
-    return all;
-  }
-  static std::uint64_t arena_of(std::span<const Program> programs) {
-    std::uint64_t arena = 0, resident = 0;
-    for (const Program& p : programs) {
-      arena = std::max(arena, p.arena);
-      resident = std::max(resident, p.resident);  // of the last: it uses all that the others do
-    }
-    return arena + resident;
   }
 
   Way way_of(const Candidate& c, std::uint64_t budget, const Sample& s) const {
@@ -432,7 +339,7 @@ class Planner {
         searched_of = best;
         passes = searched(best->rows, best->spilling);
       }
-      std::vector<Program> programs = packed(*best, passes, limit[at]);
+      std::vector<Program> programs = packed(passes, limit[at], best->carry);
       const std::uint64_t arena = arena_of(programs);
       if (budget != kOutside && best->fixed + arena > budget) {
         std::uint64_t most = 0;
@@ -491,63 +398,16 @@ class Planner {
     f.unlimited_seconds = f.seconds;
     for (const Candidate& other : candidates_)
       f.unlimited_seconds = std::min(f.unlimited_seconds, other.seconds(kOutside));
-    // What is alive where the largest pass is at its largest.
     const auto largest = std::max_element(
         p.programs.begin(), p.programs.end(),
-        [](const Program& a, const Program& b) { return a.schedule.load < b.schedule.load; });
-    const Schedule& s = largest->schedule;
-    // An instance whose place another takes ends where that begins.
-    std::vector<std::int64_t> last(s.instances.size());
-    for (std::size_t i = 0; i < last.size(); ++i) {
-      last[i] = s.instances[i].last;
-      if (const Id taken = s.instances[i].takes; taken != kNone)
-        last[taken] = s.instances[i].first - 1;
-    }
-    std::vector<std::int64_t> change(s.steps.size() + 1);
-    for (std::size_t i = 0; i < last.size(); ++i) {
-      const Instance& in = s.instances[i];
-      const auto bytes =
-          static_cast<std::int64_t>(largest->lowered.graph.buffers[in.buffer].bytes);
-      change[static_cast<std::size_t>(in.first)] += bytes;
-      change[static_cast<std::size_t>(last[i] + 1)] -= bytes;
-    }
-    std::int64_t live = 0, most = -1;
-    std::size_t peak = 0;
-    for (std::size_t i = 0; i < s.steps.size(); ++i) {
-      live += change[i];
-      const bool runs = s.steps[i].kind == Step::Kind::run;
-      const auto scratch = static_cast<std::int64_t>(
-          runs ? s.steps[i].scratch : 0);
-      if (runs && live + scratch > most) {
-        most = live + scratch;
-        peak = i;
-      }
-    }
-    if (s.steps.empty()) return;
-    for (std::size_t i = 0; i < last.size(); ++i) {
-      const Instance& in = s.instances[i];
-      const auto at = static_cast<std::int64_t>(peak);
-      if (in.first > at || last[i] < at) continue;
-      const trace::Value& v = largest->trace.values[largest->lowered.value_of[in.buffer]];
-      f.at_peak[static_cast<int>(v.category)] += largest->lowered.graph.buffers[in.buffer].bytes;
-    }
+        [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
+    describe_peak(*largest, f);
     if (c.spilling < Spilling::state)
       for (const Variable& v : whole_.variables)
         f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
     f.at_peak[static_cast<int>(Category::data)] += c.given;
-    if (s.steps[peak].kind == Step::Kind::run) {
-      const Id node = s.steps[peak].node;
-      f.at_peak[static_cast<int>(Category::workspace)] +=
-          s.steps[peak].scratch;
-      const trace::Call& call = largest->trace.calls[largest->lowered.call[node]];
-      const std::string scope = Scope::path(call.scope);
-      f.op = scope.empty() ? std::string(call.op.type().name)
-                           : fmt::format("{} in {}", call.op.type().name, scope);
-    }
   }
-
-  static constexpr std::size_t kNowhere = ~std::size_t{0};
 
   const TraceRows& trace_rows_;
   std::int64_t examples_;

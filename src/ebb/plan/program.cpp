@@ -1,0 +1,139 @@
+#include "ebb/plan/program.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ebb/plan/pack.hpp"
+
+namespace ebb::plan {
+namespace {
+
+constexpr std::uint64_t kPackEffort = 4'000'000;  // some tens of milliseconds
+constexpr std::size_t kNowhere = ~std::size_t{0};
+
+}  // namespace
+
+Program packed(const Searched& s, std::uint64_t load, std::uint64_t carry) {
+  Program p;
+  p.trace = s.trace;
+  p.lowered = s.lowered;
+  p.schedule = s.frontier->at(load);
+  const bool spills = p.schedule.written + p.schedule.read > 0 || !p.lowered.streams.empty();
+  std::vector<bool> read(p.schedule.instances.size());
+  for (const Step& step : p.schedule.steps)
+    if (step.kind == Step::Kind::read) read[step.out[0]] = true;
+  std::vector<Block> blocks;
+  std::vector<std::size_t> block_of(p.schedule.instances.size(), kNowhere);
+  for (std::size_t i = 0; i < p.schedule.instances.size(); ++i) {
+    const Instance& in = p.schedule.instances[i];
+    const Buffer& b = p.lowered.graph.buffers[in.buffer];
+    if (b.bytes == 0 || b.origin == Origin::given) continue;
+    if (b.origin == Origin::state && !read[i]) {  // stays in memory, in its variable's own place
+      p.resident += b.bytes;
+      continue;
+    }
+    const std::int64_t end = in.last + 1;
+    if (in.takes != kNone && block_of[in.takes] != kNowhere) {
+      block_of[i] = block_of[in.takes];
+      blocks[block_of[i]].last = std::max(blocks[block_of[i]].last, end);
+      continue;
+    }
+    block_of[i] = blocks.size();
+    blocks.push_back({in.first, end, b.bytes});
+  }
+  const auto first_scratch = static_cast<std::ptrdiff_t>(blocks.size());
+  for (std::size_t i = 0; i < p.schedule.steps.size(); ++i) {
+    const Step& step = p.schedule.steps[i];
+    const auto at = static_cast<std::int64_t>(i);
+    const bool runs = step.kind == Step::Kind::run;
+    blocks.push_back({at, at + 1, runs ? step.scratch : 0});
+  }
+  const std::uint64_t alignment = spills ? kPage : kAlign;
+  const std::uint64_t least = plan::load(blocks, alignment);
+  const Packing packing = pack(
+      blocks, {.alignment = alignment, .enough = least + least / 200, .effort = kPackEffort});
+  p.offsets.assign(block_of.size(), kOutside);
+  for (std::size_t i = 0; i < block_of.size(); ++i)
+    if (block_of[i] != kNowhere) p.offsets[i] = packing.offsets[block_of[i]] + carry;
+  p.scratch.assign(packing.offsets.begin() + first_scratch, packing.offsets.end());
+  for (std::uint64_t& offset : p.scratch) offset += carry;
+  p.arena = paged(packing.bytes) + carry;
+  return p;
+}
+
+std::vector<Program> packed(std::span<const Searched> passes, std::uint64_t load,
+                            std::uint64_t carry) {
+  std::vector<Program> all;
+  for (const Searched& s : passes) all.push_back(packed(s, load, carry));
+  return all;
+}
+
+std::uint64_t arena_of(std::span<const Program> programs) {
+  std::uint64_t arena = 0, resident = 0;
+  for (const Program& p : programs) {
+    arena = std::max(arena, p.arena);
+    resident = std::max(resident, p.resident);  // of the last: it uses all that the others do
+  }
+  return arena + resident;
+}
+
+std::uint64_t constants_of(std::span<const Searched> passes) {
+  std::set<const Tensor::Value*> seen;
+  std::uint64_t bytes = 0;
+  for (const Searched& s : passes)
+    for (const Tensor& t : s.trace.constants) {
+      const Tensor::Value* held = t.handle();
+      while (held->base) held = held->base;
+      if (seen.insert(held).second) bytes += held->spec.bytes();
+    }
+  return bytes;
+}
+
+void describe_peak(const Program& p, Forecast& f) {
+  const Schedule& s = p.schedule;
+  // An instance whose place another takes ends where that begins.
+  std::vector<std::int64_t> last(s.instances.size());
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    last[i] = s.instances[i].last;
+    if (const Id taken = s.instances[i].takes; taken != kNone)
+      last[taken] = s.instances[i].first - 1;
+  }
+  std::vector<std::int64_t> change(s.steps.size() + 1);
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    const Instance& in = s.instances[i];
+    const auto bytes = static_cast<std::int64_t>(p.lowered.graph.buffers[in.buffer].bytes);
+    change[static_cast<std::size_t>(in.first)] += bytes;
+    change[static_cast<std::size_t>(last[i] + 1)] -= bytes;
+  }
+  std::int64_t live = 0, most = -1;
+  std::size_t peak = 0;
+  for (std::size_t i = 0; i < s.steps.size(); ++i) {
+    live += change[i];
+    const bool runs = s.steps[i].kind == Step::Kind::run;
+    const auto scratch = static_cast<std::int64_t>(runs ? s.steps[i].scratch : 0);
+    if (runs && live + scratch > most) {
+      most = live + scratch;
+      peak = i;
+    }
+  }
+  if (s.steps.empty()) return;
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    const Instance& in = s.instances[i];
+    const auto at = static_cast<std::int64_t>(peak);
+    if (in.first > at || last[i] < at) continue;
+    const trace::Value& v = p.trace.values[p.lowered.value_of[in.buffer]];
+    f.at_peak[static_cast<int>(v.category)] += p.lowered.graph.buffers[in.buffer].bytes;
+  }
+  if (s.steps[peak].kind == Step::Kind::run) {
+    const Id node = s.steps[peak].node;
+    f.at_peak[static_cast<int>(Category::workspace)] += s.steps[peak].scratch;
+    const trace::Call& call = p.trace.calls[p.lowered.call[node]];
+    const std::string scope = Scope::path(call.scope);
+    f.op = scope.empty() ? std::string(call.op.type().name)
+                         : fmt::format("{} in {}", call.op.type().name, scope);
+  }
+}
+
+}  // namespace ebb::plan
