@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/nn/layers.hpp"
@@ -135,6 +136,42 @@ TEST(Compile, BelowTheMinimumIsRefusedWithAMenu) {
     EXPECT_EQ(e.minimum, minimum);
     EXPECT_NE(std::string(e.what()).find(std::to_string(minimum)), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("recompute"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
+  const Data data(256);
+  Deep model{nn::Init(1)};
+  optim::AdamW adam(params(model), {.lr = 1e-2});
+  const auto fn = [&](const Batch& b) { return adam.minimize(mse(model(b["x"]), b["y"])); };
+  const auto budget_of = [](std::uint64_t bytes) {
+    return CompileOptions{.memory = ByteSize{bytes}};
+  };
+  compile(data.spec(), budget_of(std::uint64_t{1} << 40), fn);  // code and tables of a first plan
+  const auto before = bytes_of(params(model));
+  ledger::reset_peak();
+  const std::uint64_t held = ledger::total().live;
+  const std::vector<plan::Way> curve = frontier(data.spec(), {}, fn);
+  EXPECT_LT(ledger::total().peak - held, 64u << 10) << "no arena";
+  EXPECT_EQ(bytes_of(params(model)), before);
+  EXPECT_EQ(adam.steps(), 0);
+
+  ASSERT_GT(curve.size(), 3u);
+  for (std::size_t i = 1; i < curve.size(); ++i) {
+    EXPECT_GT(curve[i].budget, curve[i - 1].budget);
+    EXPECT_LT(curve[i].seconds, curve[i - 1].seconds);
+  }
+  try {
+    compile(data.spec(), budget_of(curve[0].budget - 1), fn);
+    FAIL() << "not refused";
+  } catch (const BudgetTooSmall& e) {
+    EXPECT_EQ(e.minimum, curve[0].budget);
+  }
+  for (const plan::Way& w : curve) {
+    const plan::Plan plan = compile(data.spec(), budget_of(w.budget), fn).plan();
+    EXPECT_LE(plan.way.budget, w.budget);
+    // Parts that are forecast to be up to a tenth faster than the whole batch are not believed to be.
+    EXPECT_LE(plan.way.seconds, 1.12 * w.seconds) << w.text() << " against " << plan.way.text();
   }
 }
 

@@ -84,7 +84,41 @@ plan::Surroundings around(std::span<const Spec> inputs) {
   return a;
 }
 
+// Traces of fn for parts of a batch with these inputs. They refer to fn.
+plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& inputs,
+                          std::int64_t examples) {
+  return [&fn, inputs, examples, first = std::make_shared<trace::Trace>()](std::int64_t rows,
+                                                                           trace::Part part) {
+    const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
+    if (part != trace::Part::whole && first->values.empty())
+      *first = trace::trace(fn, specs, trace::Part::first);
+    return trace::trace(fn, specs, part, first.get());
+  };
+}
+
+// The spill file's speed also where there is no budget: the smallest one is to be the same number.
+plan::Machine machine_for(const CompileOptions& options) {
+  const plan::Machine machine = plan::this_machine();
+  if (!options.spill) return machine;
+  return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
+}
+
 }  // namespace
+
+std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
+                                const trace::Function& fn) {
+  const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
+  const plan::TraceRows traces = traces_of(fn, inputs, examples);
+  const plan::Machine machine = machine_for(options);
+  plan::Surroundings surroundings = around(inputs);
+  for (;;) {
+    std::vector<plan::Way> ways =
+        plan::frontier(traces, examples, options, surroundings, machine);
+    const std::uint64_t runtime = footprint() + kCodeToCome;
+    if (runtime <= surroundings.reserve) return ways;
+    surroundings.reserve = process_reserve() = rounded_reserve(runtime);
+  }
+}
 
 struct Compiled::State {
   std::shared_ptr<const Names> names;
@@ -123,17 +157,12 @@ struct Compiled::State {
 
   Executor& make(const std::vector<Spec>& inputs) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
-    trace::Trace first;
+    const plan::TraceRows traces = traces_of(fn, inputs, examples);
     const plan::TraceRows trace_rows = [&](std::int64_t rows, trace::Part part) {
-      const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
-      if (part != trace::Part::whole && first.values.empty())
-        first = trace::trace(fn, specs, trace::Part::first);
-      return stored(trace::trace(fn, specs, part, &first), part);
+      return stored(traces(rows, part), part);
     };
     plan::Plan plan;
-    plan::Machine machine = plan::this_machine();
-    if (options.spill)  // also without a budget: the smallest one is to be the same number then
-      machine = plan::with_spill_speed(machine, spill_directory(options.spill_directory));
+    const plan::Machine machine = machine_for(options);
     for (;;) {
       plan = plan::make_plan(trace_rows, examples, options, around, machine);
       around.runtime = footprint(options.memory.bytes != 0) + kCodeToCome;

@@ -49,6 +49,9 @@ class Compiled {
   std::unique_ptr<State> state_;
 };
 
+std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
+                                const trace::Function& fn);
+
 template <class R>
 std::vector<Tensor> to_tensors(R&& result) {
   using T = std::decay_t<R>;
@@ -91,16 +94,36 @@ class Step {
   exec::Compiled compiled_;
 };
 
+namespace exec {
+
+template <class Fn>
+trace::Function on_tensors(std::shared_ptr<const Names> names, Fn fn) {
+  return [names, fn](std::span<const Tensor> inputs) mutable {
+    return to_tensors(fn(Batch(names, {inputs.begin(), inputs.end()})));
+  };
+}
+
+}  // namespace exec
+
 template <class Fn>
 auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
   using R = std::decay_t<std::invoke_result_t<Fn&, const Batch&>>;
   using Result = std::conditional_t<std::is_same_v<R, Variable>, Tensor, R>;
   auto names = std::make_shared<const Names>(spec.names());
-  return Step<Result>(
-      exec::Compiled(names, spec.values(), std::move(options),
-                     [names, fn](std::span<const Tensor> inputs) mutable {
-                       return exec::to_tensors(fn(Batch(names, {inputs.begin(), inputs.end()})));
-                     }));
+  return Step<Result>(exec::Compiled(names, spec.values(), std::move(options),
+                                     exec::on_tensors(names, std::move(fn))));
+}
+
+// What compile would do with each budget: the curve of time over memory, rising budget, falling
+// time, from the smallest budget that is not refused to the one from which on more memory gains
+// nothing. Nothing runs and nothing is taken for it; `options.memory` is not looked at.
+//
+//   for (const plan::Way& w : frontier(data.spec(), {}, fn))
+//     std::cout << w.budget << " bytes, " << w.seconds << " s a step: " << w.text() << '\n';
+template <class Fn>
+std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
+  return exec::frontier(spec.values(), options,
+                        exec::on_tensors(std::make_shared<const Names>(spec.names()), std::move(fn)));
 }
 
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or

@@ -147,5 +147,12 @@ using TraceRows = std::function<trace::Trace(std::int64_t rows, trace::Part part
 Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
                const Surroundings& around, const Machine& machine);
 
+// The curve of time over budget: rising budget, falling time. It begins with the smallest budget
+// there is a plan for, and each budget is what its way takes when packed. (Those of a plan's frontier
+// are loads, which packing exceeds a little.) The budget of `options` is not looked at.
+std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
+                          const CompileOptions& options, const Surroundings& around,
+                          const Machine& machine);
+
 }  // namespace plan
 }  // namespace ebb

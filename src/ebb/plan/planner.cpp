@@ -80,33 +80,55 @@ class Planner {
         machine_(machine) {}
 
   Plan plan() {
+    const std::uint64_t budget = options_.memory.bytes;
+    find_candidates(budget ? budget : kOutside);
+    Plan result;
+    result.examples = examples_;
+    result.budget = budget;
+    result.minimum = minimum_;
+    result.frontier = frontier();
+    if (budget && budget < result.minimum) refuse(result);
+    choose(result);
+    return result;
+  }
+
+  std::vector<Way> curve() {
+    find_candidates(0);
+    const Candidate& smallest = candidates_[smallest_];
+    std::vector<Way> ways = {way_of(smallest, minimum_, smallest.samples.front())};
+    for (const Line& line : lines()) {
+      const Candidate& c = *line.of;
+      const std::vector<Searched> passes = searched(c.rows, c.spilling);
+      const std::uint64_t arena = arena_of(packed(passes, line.sample.load, c.carry));
+      ways.push_back(way_of(c, c.fixed + arena, line.sample));
+    }
+    std::sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
+      return std::tie(a.budget, a.seconds) < std::tie(b.budget, b.seconds);
+    });
+    std::vector<Way> falling;
+    for (Way& w : ways)
+      if (falling.empty() || w.seconds < falling.back().seconds) falling.push_back(std::move(w));
+    return falling;
+  }
+
+ private:
+  void find_candidates(std::uint64_t budget) {
     whole_ = trace::simplified(trace_rows_(examples_, trace::Part::whole));
     whole_.carry.clear();
     find_sizes();
     whole_ = trace::folded(whole_);
     for (const std::int64_t rows : sizes_) add(rows, Spilling::none);
-    if (options_.spill) {
-      add(sizes_.front(), Spilling::activations);
-      if (sizes_.size() > 1) add(sizes_.back(), Spilling::activations);
-      if (!whole_.assigns.empty()) add_spilled_state();
-    }
-    Plan result;
-    result.examples = examples_;
-    result.budget = options_.memory.bytes;
-    result.minimum = minimum_;
-    result.frontier = frontier();
-    if (result.budget && result.budget < result.minimum) refuse(result);
-    choose(result);
-    return result;
+    if (!options_.spill) return;
+    add(sizes_.front(), Spilling::activations);
+    if (sizes_.size() > 1) add(sizes_.back(), Spilling::activations);
+    if (!whole_.assigns.empty()) add_spilled_state(budget);
   }
 
- private:
   // The whole batch and the smallest parts tell the least memory; other sizes are of interest only
-  // where nothing fits that leaves variables in memory.
-  void add_spilled_state() {
-    bool fits = options_.memory.bytes == 0;
-    for (const Candidate& c : candidates_)
-      fits |= options_.memory.bytes >= c.fixed + c.carry + c.least();
+  // where nothing fits the budget that leaves variables in memory.
+  void add_spilled_state(std::uint64_t budget) {
+    bool fits = false;
+    for (const Candidate& c : candidates_) fits |= budget >= c.fixed + c.carry + c.least();
     const bool streams = !lower(whole_, machine_, true, true).streams.empty();
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (fits && i > 0 && i + 1 < sizes_.size()) continue;
@@ -226,8 +248,11 @@ class Planner {
     for (const Searched& s : passes) c.passes.push_back(s.frontier->points());
     sample(c, passes);
     // Only what can be the smallest is packed to know.
-    if (c.fixed + c.carry + c.least() < minimum_)
-      minimum_ = std::min(minimum_, c.fixed + arena_of(packed(passes, c.least(), c.carry)));
+    if (c.fixed + c.carry + c.least() < minimum_) {
+      const std::uint64_t bytes = c.fixed + arena_of(packed(passes, c.least(), c.carry));
+      if (bytes < minimum_) smallest_ = candidates_.size();
+      minimum_ = std::min(minimum_, bytes);
+    }
     candidates_.push_back(std::move(c));
   }
 
@@ -274,22 +299,35 @@ class Planner {
     return w;
   }
 
+  struct Line {
+    const Candidate* of;
+    Sample sample;
+    std::uint64_t budget;  // as far as the load tells; packing takes a little more
+    double seconds;
+  };
+
   // Where less memory costs more time: the best of all candidates, thinned out to what is worth a
   // line.
-  std::vector<Way> frontier() const {
-    std::vector<Way> all, best;
+  std::vector<Line> lines() const {
+    std::vector<Line> all, best, thinned;
     for (const Candidate& c : candidates_)
-      for (const Sample& s : c.samples) all.push_back(way_of(c, c.fixed + c.carry + s.load, s));
-    std::sort(all.begin(), all.end(), [](const Way& a, const Way& b) {
+      for (const Sample& s : c.samples)
+        all.push_back({&c, s, std::max(minimum_, c.fixed + c.carry + s.load), c.seconds(s.load)});
+    std::sort(all.begin(), all.end(), [](const Line& a, const Line& b) {
       return std::tie(a.budget, a.seconds) < std::tie(b.budget, b.seconds);
     });
-    for (const Way& w : all)
-      if (best.empty() || w.seconds < best.back().seconds * (1 - kWorthALine)) best.push_back(w);
-    std::vector<Way> lines;
+    for (const Line& l : all)
+      if (best.empty() || l.seconds < best.back().seconds * (1 - kWorthALine)) best.push_back(l);
     const std::size_t step = std::max<std::size_t>(1, best.size() / kLines);
     for (std::size_t i = 0; i < best.size(); ++i)
-      if (i % step == 0 || i + 1 == best.size()) lines.push_back(best[i]);
-    return lines;
+      if (i % step == 0 || i + 1 == best.size()) thinned.push_back(best[i]);
+    return thinned;
+  }
+
+  std::vector<Way> frontier() const {
+    std::vector<Way> ways;
+    for (const Line& l : lines()) ways.push_back(way_of(*l.of, l.budget, l.sample));
+    return ways;
   }
 
   [[noreturn]] void refuse(const Plan& p) const {
@@ -419,6 +457,7 @@ class Planner {
   std::vector<std::int64_t> sizes_;
   std::vector<Candidate> candidates_;
   std::uint64_t minimum_ = kOutside;
+  std::size_t smallest_ = 0;  // the candidate that reaches it
 };
 
 }  // namespace
@@ -426,6 +465,12 @@ class Planner {
 Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
                const Surroundings& around, const Machine& machine) {
   return Planner(trace_rows, examples, options, around, machine).plan();
+}
+
+std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
+                          const CompileOptions& options, const Surroundings& around,
+                          const Machine& machine) {
+  return Planner(trace_rows, examples, options, around, machine).curve();
 }
 
 }  // namespace ebb::plan
