@@ -40,10 +40,10 @@ struct Model {
   }
 };
 
-template <class Optimizer>
-std::vector<float> trained(bool compiled) {
+template <class Optimizer, class... O>
+std::vector<float> trained(bool compiled, O... options) {
   Model model;
-  Optimizer optimizer({model.table, model.out});
+  Optimizer optimizer({model.table, model.out}, options...);
   const auto fn = [&](const Batch& b) { return optimizer.minimize(model.loss(b)); };
   if (compiled) {
     auto step = compile(spec(), {}, fn);
@@ -62,9 +62,10 @@ std::vector<float> trained(bool compiled) {
   return all;
 }
 
-template <class Optimizer>
-void expect_same() {
-  const auto eager = trained<Optimizer>(false), compiled = trained<Optimizer>(true);
+template <class Optimizer, class... O>
+void expect_same(O... options) {
+  const auto eager = trained<Optimizer>(false, options...);
+  const auto compiled = trained<Optimizer>(true, options...);
   EXPECT_EQ(std::memcmp(eager.data(), compiled.data(), eager.size() * sizeof(float)), 0);
 }
 
@@ -76,16 +77,23 @@ TEST(Sparse, CompiledStepsHaveTheBitsOfEagerOnes) {
   expect_same<optim::Rmsprop>();  // which has no sparse form
 }
 
+TEST(Sparse, LazyAdamIsTheSameRuleCompiled) {
+  expect_same<optim::Adam>(optim::AdamOptions{.lazy = true});
+  expect_same<optim::AdamW>(optim::AdamWOptions{.lazy = true});
+  EXPECT_NE(trained<optim::Adam>(true, optim::AdamOptions{.lazy = true}),
+            trained<optim::Adam>(true));
+}
+
 int count(const trace::Trace& t, std::string_view op) {
   return static_cast<int>(std::count_if(t.calls.begin(), t.calls.end(), [&](const trace::Call& c) {
     return c.op.type().name == op;
   }));
 }
 
-template <class Optimizer>
-trace::Trace traced() {
+template <class Optimizer, class... O>
+trace::Trace traced(O... options) {
   Model model;
-  Optimizer optimizer({model.table, model.out});
+  Optimizer optimizer({model.table, model.out}, options...);
   const Spec ids{{kRows}, DType::i64};
   const Spec in[] = {ids, ids};
   return trace::simplified(trace::trace(
@@ -134,6 +142,11 @@ TEST(Sparse, TheWholeGradientOfAnEmbeddingIsNotMade) {
   EXPECT_EQ(count(sparse, "adam_rows"), 1) << to_string(sparse);
   EXPECT_EQ(count(sparse, "adam"), 1);
   EXPECT_EQ(count(sparse, "scatter_add"), 0);
+  trace::Trace lazy = traced<optim::Adam>(optim::AdamOptions{.lazy = true});
+  lazy.carry.clear();
+  lazy = trace::with_sparse_updates(lazy);
+  EXPECT_EQ(count(lazy, "lazy_adam_rows"), 1) << to_string(lazy);
+  EXPECT_EQ(count(lazy, "lazy_adam"), 1);
   trace::Trace other = traced<optim::Rmsprop>();
   other.carry.clear();
   EXPECT_EQ(count(trace::with_sparse_updates(other), "scatter_add"), 1);

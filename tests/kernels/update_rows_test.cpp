@@ -85,5 +85,27 @@ TYPED_TEST(UpdateRowsOf, HasTheBitsOfTheWholeGradient) {
   }
 }
 
+// Only rows whose sum is not zero, each as Adam would.
+TYPED_TEST(UpdateRowsOf, LazyAdamLeavesOtherRowsAlone) {
+  using T = TypeParam;
+  Table<T> table(200, 33, 50);
+  table.indices[7] = 77;  // a row that occurs, with a gradient of zero
+  for (std::size_t i = 0; i < 50; ++i)
+    if (table.indices[i] == 77) std::fill_n(table.rows.begin() + i * 33, 33, T(0));
+  const LazyAdamRule rule{{.weight_decay = 0.1, .correction1 = 0.5}};
+  for (const GradientUse use : {GradientUse{0.25}, GradientUse{1, 0.5}}) {
+    const Values<T> whole = table.dense(static_cast<const AdamRule&>(rule), use);
+    Values<T> want = table.all();
+    for (const std::int32_t row : table.indices) {
+      if (row == 77) continue;
+      for (std::size_t k = 0; k < 3; ++k)
+        std::copy_n(whole.begin() + (k * 200 + row) * 33, 33, want.begin() + (k * 200 + row) * 33);
+    }
+    expect_one_result([&] { return table.sparse(rule, use); });
+    EXPECT_TRUE(same_bits(want, table.sparse(rule, use)));
+    EXPECT_FALSE(same_bits(want, whole));
+  }
+}
+
 }  // namespace
 }  // namespace ebb::kernels::rows_test

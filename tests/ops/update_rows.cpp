@@ -171,11 +171,13 @@ void add_adafactor() {
     p -= 0.1 * s[0];
   });
   AdamRule adam{.lr = 0.1, .correction1 = 0.19, .correction2 = 0.002};
-  add<AdamRule, 2>("adam", adam, [](double g, double& p, double* s) {
+  const auto adam_step = [](double g, double& p, double* s) {
     s[0] += (1 - 0.9) * (g - s[0]);
     s[1] = 0.999 * s[1] + (1 - 0.999) * g * g;
     p -= 0.1 / 0.19 * s[0] / (std::sqrt(s[1]) / std::sqrt(0.002) + 1e-8);
-  });
+  };
+  add<AdamRule, 2>("adam", adam, adam_step);
+  add<LazyAdamRule, 2>("lazy_adam", {adam}, adam_step);
   add<RmspropRule, 1>("rmsprop", {.lr = 0.1}, [](double g, double& p, double* s) {
     s[0] = 0.99 * s[0] + (1 - 0.99) * g * g;
     p -= 0.1 * g / (std::sqrt(s[0]) + 1e-8);
@@ -275,6 +277,26 @@ OP_ROW(
     "step_scale of nothing", .op = "step_scale", .inputs = {f().as(DType::f64)},
     .call = [](const Tensors& in) { return scaled(5, 0, in); },
     .refused = "optimizer: the loss counts 0 examples; there is nothing to learn from");
+// Rows whose gradient is zero, of either sign, stay as they are.
+OP_ROW(
+    "lazy_adam leaves rows alone", .op = "lazy_adam",
+    .inputs = {f(3, 2).of({0, -0.0, 0, 2, 0, 0}).fixed(), f(3, 2).fixed(), f(3, 2).fixed(),
+               f(3, 2).in(0.1, 1).fixed()},
+    .call =
+        [](const Tensors& in) {
+          return updated<kernels::LazyAdamRule, 2>({{.lr = 0.1}}, in);
+        },
+    .reference =
+        [](const Arrays<double>& in) {
+          Arrays<double> out(in.begin() + 1, in.end());
+          for (int i = 2; i < 4; ++i) {
+            const double g = kScale * in[0][i];
+            out[1][i] += (1 - 0.9) * (g - out[1][i]);
+            out[2][i] = 0.999 * out[2][i] + (1 - 0.999) * g * g;
+            out[0][i] -= 0.1 * out[1][i] / (std::sqrt(out[2][i]) + 1e-8);
+          }
+          return out;
+        });
 OP_ROW(
     "adam with a state of another shape", .op = "adam", .inputs = {f(3), f(3), f(3), f(4)},
     .call = [](const Tensors& in) { return updated<kernels::AdamRule, 2>({}, in); },

@@ -6,8 +6,10 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/index.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/ops/matmul.hpp"
+#include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/stop_gradient.hpp"
@@ -120,6 +122,33 @@ TEST(Tape, SeveralResultsAndSumsToStartFrom) {
   std::vector<Tensor> sums{d({100})};
   tape.gradient_into(ys, dys, xs, sums);
   EXPECT_EQ(sums[0].item(), 100 + 4 + 20);
+}
+
+// A gradient as rows, where one gather alone reads the source and few enough rows are picked.
+TEST(Tape, GivesRowsWhereTheyAreAllOfIt) {
+  const Tensor ids = Tensor::from(std::vector<std::int64_t>{5, 1, 5}, {3});
+  const Tensor none;
+  const auto asked = [&](std::int64_t most, auto read, Tensor into = {}) {
+    Tape tape;
+    const Tensor x = random::normal({8, 8}, 0, 1, 1, 2);
+    tape.watch(x);
+    const Tensor y = read(x);
+    const Tensor *ys[] = {&y}, *dys[] = {&none}, *xs[] = {&x};
+    RowsGradient rows{most, {}, {}};
+    tape.gradient_into(ys, dys, xs, {&into, 1}, {&rows, 1});
+    EXPECT_NE(bool(into), bool(rows.rows));
+    return rows;
+  };
+  const auto once = [&](const Tensor& x) { return gather(x, ids) * 3.0; };
+  const RowsGradient rows = asked(3, once);
+  ASSERT_TRUE(rows.rows);
+  EXPECT_EQ(rows.indices.to_vector<std::int64_t>(), (std::vector<std::int64_t>{5, 1, 5}));
+  EXPECT_EQ(rows.rows.to_vector<float>(), std::vector<float>(24, 3.0f));
+  EXPECT_FALSE(asked(2, once).rows) << "there are three";
+  EXPECT_FALSE(asked(0, once).rows) << "nobody asked";
+  EXPECT_FALSE(asked(3, once, Tensor::ones({8, 8}, DType::f32)).rows) << "it goes on from a sum";
+  EXPECT_FALSE(asked(3, [&](const Tensor& x) { return gather(x, ids, 1); }).rows) << "columns";
+  EXPECT_FALSE(asked(3, [&](const Tensor& x) { return sum(gather(x, ids)) + sum(x); }).rows);
 }
 
 TEST(Tape, VariablesAreWatchedByDefault) {

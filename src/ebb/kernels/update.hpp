@@ -43,6 +43,11 @@ struct AdamRule {
   bool decoupled = false;
 };
 
+// Adam for tables of which few rows have a gradient at a time: a row in which the gradient is zero
+// is left as it is, its m and v too, instead of coasting on them. Another rule than Adam's, not a
+// quicker way to the same result. The kernels take it for tables given as rows (update_rows.hpp).
+struct LazyAdamRule : AdamRule {};
+
 // g += decay * p;  v = alpha * v + (1 - alpha) * g^2;  u = g / (sqrt(v) + eps);
 // with momentum b = momentum * b + u; p -= lr * b, else p -= lr * u.  state[0]: v, state[1]: b.
 struct RmspropRule {

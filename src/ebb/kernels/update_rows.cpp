@@ -1,6 +1,7 @@
 #include "ebb/kernels/update_rows.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "ebb/base/pool.hpp"
 
@@ -20,6 +21,14 @@ constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 6
 bool leaves_alone(const SgdRule& rule) { return rule.weight_decay == 0; }
 bool leaves_alone(const AdagradRule& rule) { return rule.weight_decay == 0 && rule.eps > 0; }
 bool leaves_alone(const AdamRule&) { return false; }
+bool leaves_alone(const LazyAdamRule&) { return true; }
+
+template <class T>
+bool is_zero(const T* row, std::size_t width) {
+  bool zero = true;
+  for (std::size_t j = 0; j < width; ++j) zero &= row[j] == T(0);
+  return zero;
+}
 
 // Pieces of the table in ascending order, handed on some at a time.
 template <class T, class Rule>
@@ -110,8 +119,11 @@ void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
   if (leaves_alone(rule)) {
     pool::parallel_for(order.different, rows_at_once, [&](std::size_t begin, std::size_t end) {
       Pieces<T, Rule> pieces(t.param, t.state, rule, use);
-      for (std::size_t k = begin; k < end; ++k)
-        pieces.add(order.index(k) * t.width, t.width, sums + k * t.width);
+      for (std::size_t k = begin; k < end; ++k) {
+        const T* sum = sums + k * t.width;
+        if (std::is_same_v<Rule, LazyAdamRule> && is_zero(sum, t.width)) continue;
+        pieces.add(order.index(k) * t.width, t.width, sum);
+      }
       pieces.flush();
     });
     return;
@@ -137,6 +149,7 @@ void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
 #define EBB_UPDATE_ROWS_OF(T, I)       \
   EBB_UPDATE_ROWS(T, I, SgdRule)       \
   EBB_UPDATE_ROWS(T, I, AdamRule)      \
+  EBB_UPDATE_ROWS(T, I, LazyAdamRule)  \
   EBB_UPDATE_ROWS(T, I, AdagradRule)
 EBB_UPDATE_ROWS_OF(float, std::int32_t)
 EBB_UPDATE_ROWS_OF(float, std::int64_t)

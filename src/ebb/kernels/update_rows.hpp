@@ -2,7 +2,7 @@
 // an embedding's is: the whole gradient, zero nearly everywhere, is never written.
 //
 // Bits: those of the step with the whole gradient. Rows of one index are added up in their order,
-// from zero.
+// from zero. Under a lazy rule a row whose sum is zero is left as it is.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ struct RowsUpdate {
 
 std::size_t update_rows_scratch(std::size_t count, std::size_t width, std::size_t element);
 
-// T: float, double; I: int32_t, int64_t, uint8_t; rules: Sgd without momentum, Adam, Adagrad.
+// T: float, double; I: int32_t, int64_t, uint8_t; rules: Sgd without momentum, Adam, Adagrad,
+// LazyAdam.
 template <class T, class I, class Rule>
 void update_rows(const RowsUpdate<T, I>& table, const Rule& rule, GradientUse use,
                  std::span<std::byte> scratch);

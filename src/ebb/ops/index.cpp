@@ -113,7 +113,7 @@ void Gather::run(In x, In indices, Out y, Scratch) const {
 }
 
 void Gather::grad(Back& b) const {
-  if (!b.wants(0)) return;
+  if (!b.wants(0) || (axis == 0 && b.give_rows(0, b.in(1), b.d()))) return;
   b.give(0, scatter_add_along(b.in(1), b.d(), axis, b.in_spec(0).shape[axis], b.take(0)));
 }
 

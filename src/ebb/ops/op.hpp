@@ -130,6 +130,9 @@ class Back {
   // when there is nothing yet. Whoever takes it gives back a gradient that includes it.
   virtual Tensor take(int i) = 0;
   virtual void give(int i, Tensor gradient) = 0;  // adds to what was not taken
+  // The gradient of input i as rows (i…, rest…) that belong to `indices` (i…) of its first axis,
+  // where it is wanted so. False: it is not, give it whole.
+  virtual bool give_rows(int i, const Tensor& indices, Tensor rows) = 0;
 
  protected:
   ~Back() = default;

@@ -89,6 +89,7 @@ Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, 
   entries_.reserve(params_.size());
   sources_.reserve(params_.size());
   gradients_.resize(params_.size());
+  rows_.resize(params_.size());
 }
 
 void Optimizer::set_lr(double lr) {
@@ -152,16 +153,27 @@ Loss Optimizer::minimize(const Loss& loss) {
     const Tensor *ys[] = {&loss.sum}, *dys[] = {&seed};
     sources_.clear();
     for (const Variable& p : params_) sources_.push_back(&p.value());
-    tape->gradient_into(ys, dys, sources_, gradients_);
-    step(gradients_, loss.count.item(), scale);
+    ask_for_rows();
+    tape->gradient_into(ys, dys, sources_, gradients_, rows_);
+    step(gradients_, rows_, loss.count.item(), scale);
   } catch (...) {
     gradients_.assign(params_.size(), Tensor());
+    rows_.assign(params_.size(), {});
     tape->discard();
     throw;
   }
   gradients_.assign(params_.size(), Tensor());
+  rows_.assign(params_.size(), {});
   tape->commit();
   return loss;
+}
+
+// Where the rule takes rows and nothing else looks at the gradient.
+void Optimizer::ask_for_rows() {
+  for (std::size_t i = 0; i < params_.size(); ++i) {
+    const bool can = !norm_ && !masters_[i] && takes_rows(slots_[i].size());
+    rows_[i].most = can ? most_rows(params_[i].spec()) : 0;
+  }
 }
 
 void Optimizer::step(Accumulator& gathered) {
@@ -170,11 +182,12 @@ void Optimizer::step(Accumulator& gathered) {
 }
 
 void Optimizer::step(std::span<const Tensor> gradients, double count) {
-  step(gradients, count, 1);
+  step(gradients, {}, count, 1);
 }
 
 // First everything that can fail, then the update, which cannot.
-void Optimizer::step(std::span<const Tensor> gradients, double count, double loss_scale) {
+void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows,
+                     double count, double loss_scale) {
   if (gradients.size() != params_.size())
     throw Error(fmt::format("{}: {} gradients were given for {} parameters", rule_,
                             gradients.size(), params_.size()));
@@ -183,15 +196,21 @@ void Optimizer::step(std::span<const Tensor> gradients, double count, double los
                             rule_, count));
   entries_.clear();
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    if (!gradients[i]) continue;
+    const bool as_rows = !rows.empty() && rows[i].rows;
+    if (!gradients[i] && !as_rows) continue;
     Variable& p = params_[i];
     const Spec& spec = p.spec();
-    if (gradients[i].spec() != spec &&
-        !(is_half(spec.dtype) && gradients[i].spec() == Spec{spec.shape, DType::f32}))
+    const Tensor& gradient = as_rows ? rows[i].rows : gradients[i];
+    if (!as_rows && gradient.spec() != spec &&
+        !(is_half(spec.dtype) && gradient.spec() == Spec{spec.shape, DType::f32}))
       throw Error(fmt::format("{}: the gradient of {} is {}, the parameter {}", rule_, p.name(),
-                              to_string(gradients[i].spec()), to_string(spec)));
+                              to_string(gradient.spec()), to_string(spec)));
     p.own();
-    Entry e{&spec, gradients[i].dtype(), p.bytes(), gradients[i].raw(), nullptr, {}};
+    Entry e{&spec, gradient.dtype(), p.bytes(), gradient.raw(), nullptr, {}};
+    if (as_rows) {
+      e.index_spec = &rows[i].indices.spec();
+      e.indices = rows[i].indices.raw();
+    }
     if (masters_[i]) {
       masters_[i].own();
       e.master = masters_[i].bytes();

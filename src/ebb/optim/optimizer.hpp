@@ -16,11 +16,8 @@
 #include "ebb/optim/loss_scale.hpp"
 #include "ebb/optim/schedule.hpp"
 #include "ebb/optim/update_ops.hpp"
+#include "ebb/tape/tape.hpp"
 #include "ebb/tensor/variable.hpp"
-
-namespace ebb {
-class Tape;
-}
 
 namespace ebb::optim {
 
@@ -67,6 +64,7 @@ class Optimizer {
 
   // The step for all parameters at once. What it needs besides is taken before: it cannot fail.
   virtual std::size_t scratch_bytes(std::span<const Entry> entries) const = 0;
+  virtual bool takes_rows(std::size_t slots) const = 0;
   virtual void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
                       std::int64_t step, std::span<std::byte> scratch) const = 0;
 
@@ -80,7 +78,9 @@ class Optimizer {
 
  private:
   Loss minimize_traced(const Loss& loss, Tape& tape);
-  void step(std::span<const Tensor> gradients, double count, double loss_scale);
+  void ask_for_rows();
+  void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
+            double loss_scale);
   void prepare(std::span<std::byte> rule);
   void finish();
   std::string rule_;
@@ -96,6 +96,7 @@ class Optimizer {
   std::vector<Entry> entries_;
   std::vector<const Tensor*> sources_;
   std::vector<Tensor> gradients_;
+  std::vector<RowsGradient> rows_;  // instead of a gradient, where the tape gave it so
 };
 
 struct SgdOptions {
@@ -107,6 +108,10 @@ template <bool kDecoupled>
 struct AdamOptionsOf {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = kDecoupled ? 0.01 : 0;
+  // Another rule: a row (of the first axis, in parameters of two or more) whose gradient is zero is
+  // left as it is, moments too. For embeddings: a step then costs what its rows cost. It does not
+  // matter whether the gradient was kept as rows or whole.
+  bool lazy = false;
   Half half = {};
 };
 using AdamOptions = AdamOptionsOf<false>;
@@ -142,6 +147,8 @@ class RuleOptimizer : public Optimizer {
       : Optimizer(name, std::move(params), lr, half,
                   {std::move(slots), &state_spec<Rule>, &takes<Rule>}) {}
   virtual Rule rule(double lr, std::int64_t step) const = 0;
+  bool lazy_ = false;  // for AdamRule: LazyAdamRule in its place
+  bool takes_rows(std::size_t slots) const final { return optim::takes_rows<Rule>(slots); }
   std::size_t scratch_bytes(std::span<const Entry> entries) const final;
   void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
               std::int64_t step, std::span<std::byte> scratch) const final;

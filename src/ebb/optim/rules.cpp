@@ -53,6 +53,8 @@ template <class Rule>
 void RuleOptimizer<Rule>::update(std::span<const Entry> entries, kernels::GradientUse use,
                                  double lr, std::int64_t step,
                                  std::span<std::byte> scratch) const {
+  if constexpr (std::is_same_v<Rule, kernels::AdamRule>)
+    if (lazy_) return run_rule(entries, kernels::LazyAdamRule{rule(lr, step)}, use, scratch);
   run_rule(entries, rule(lr, step), use, scratch);
 }
 
@@ -62,12 +64,14 @@ void RuleOptimizer<Rule>::write_rule(std::span<std::byte> to, double lr, std::in
   std::memcpy(to.data(), &now, sizeof now);
 }
 
+namespace {
+
+// The op of a rule for these inputs.
 template <class Rule>
-std::vector<Tensor> RuleOptimizer<Rule>::update(std::span<const Tensor* const> in,
-                                                double clip_value, bool master) const {
+std::vector<Tensor> updated_by(std::span<const Tensor* const> in, double clip_value, bool master) {
   constexpr bool kSgd = std::is_same_v<Rule, kernels::SgdRule>;
   constexpr bool kFactored = std::is_same_v<Rule, kernels::AdafactorRule>;
-  constexpr int kLeast = kSgd ? 0 : std::is_same_v<Rule, kernels::AdamRule> ? 2 : 1;
+  constexpr int kLeast = kSgd ? 0 : std::is_base_of_v<kernels::AdamRule, Rule> ? 2 : 1;
   // These have one more with momentum, or with columns.
   constexpr bool kMore = kSgd || kFactored || std::is_same_v<Rule, kernels::RmspropRule>;
   const std::size_t slots = in.size() - 4 - (master ? 1 : 0);
@@ -80,6 +84,16 @@ std::vector<Tensor> RuleOptimizer<Rule>::update(std::span<const Tensor* const> i
   if constexpr (!kFactored)
     if (master) return updated<ops::Update<Rule, kLeast, true>>(clip_value, in);
   return updated<ops::Update<Rule, kLeast>>(clip_value, in);
+}
+
+}  // namespace
+
+template <class Rule>
+std::vector<Tensor> RuleOptimizer<Rule>::update(std::span<const Tensor* const> in,
+                                                double clip_value, bool master) const {
+  if constexpr (std::is_same_v<Rule, kernels::AdamRule>)
+    if (lazy_) return updated_by<kernels::LazyAdamRule>(in, clip_value, master);
+  return updated_by<Rule>(in, clip_value, master);
 }
 
 Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
@@ -120,6 +134,7 @@ AdamOf<kDecoupled>::AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecouple
                     always({"m", "v"})),
       options_(o) {
   check(o);
+  lazy_ = o.lazy;
 }
 
 template <bool kDecoupled>
@@ -133,6 +148,8 @@ template class AdamOf<true>;
 AdamW8bit::AdamW8bit(std::vector<Variable> params, AdamWOptions o)
     : RuleOptimizer("adamw_8bit", std::move(params), o.lr, o.half, always({"mv"})), options_(o) {
   check(o);
+  if (o.lazy)
+    throw Error("adamw_8bit: it has no lazy form; a block of its state holds more than one row");
 }
 
 kernels::Adam8Rule AdamW8bit::rule(double lr, std::int64_t step) const {

@@ -59,7 +59,7 @@ void run_plain(std::span<const Entry> entries, DType type, const Rule& rule, Gra
     count = 0;
   };
   for (const Entry& e : entries) {
-    if (e.spec->dtype != type || e.grad_type != type) continue;
+    if (e.spec->dtype != type || e.grad_type != type || e.index_spec) continue;
     pieces[count++] = piece_of(e, at<T>(e.param, 0), at<T>(e.grad, 0), 0, e.size(), rule);
     if (count == kAtOnce) flush();
   }
@@ -157,8 +157,8 @@ Spec state_spec<AdafactorRule>(const Spec& param, int index, int slots) {
 }
 
 template <class Rule>
-std::size_t rule_scratch(std::span<const Entry>) {
-  return 0;
+std::size_t rule_scratch(std::span<const Entry> entries) {
+  return rows_scratch(entries);
 }
 template <>
 std::size_t rule_scratch<AdafactorRule>(std::span<const Entry> entries) {
@@ -171,12 +171,20 @@ std::size_t rule_scratch<AdafactorRule>(std::span<const Entry> entries) {
 
 template <class Rule>
 void run_rule(std::span<const Entry> entries, const Rule& rule, GradientUse use,
-              std::span<std::byte>) {
-  run_plain<float>(entries, DType::f32, rule, use);
-  if constexpr (!std::is_same_v<Rule, Adam8Rule>)
-    run_plain<double>(entries, DType::f64, rule, use);
-  for (const Entry& e : entries)
-    if (is_half(e.spec->dtype) || is_half(e.grad_type)) run_half(e, rule, use);
+              std::span<std::byte> scratch) {
+  if constexpr (std::is_same_v<Rule, kernels::LazyAdamRule>) {
+    for (const Entry& e : entries)
+      if (!e.index_spec) run_lazy(e, rule, use);
+  } else {
+    run_plain<float>(entries, DType::f32, rule, use);
+    if constexpr (!std::is_same_v<Rule, Adam8Rule>)
+      run_plain<double>(entries, DType::f64, rule, use);
+    for (const Entry& e : entries)
+      if (is_half(e.spec->dtype) || is_half(e.grad_type)) run_half(e, rule, use);
+  }
+  if constexpr (takes_rows<Rule>(0))
+    for (const Entry& e : entries)
+      if (e.index_spec) run_rows(e, rule, use, scratch);
 }
 template <>
 void run_rule(std::span<const Entry> entries, const AdafactorRule& rule, GradientUse use,
@@ -191,6 +199,7 @@ void run_rule(std::span<const Entry> entries, const AdafactorRule& rule, Gradien
   template void run_rule(std::span<const Entry>, const Rule&, GradientUse, std::span<std::byte>);
 EBB_RULE(kernels::SgdRule)
 EBB_RULE(kernels::AdamRule)
+EBB_RULE(kernels::LazyAdamRule)
 EBB_RULE(kernels::RmspropRule)
 EBB_RULE(kernels::AdagradRule)
 EBB_RULE(kernels::LionRule)

@@ -1,6 +1,7 @@
 // The update of a table of which few rows have a gradient, such as an embedding's weight: the sum
-// scatter_add(indices, rows) and the optimizer's update in one, in the same bits. A pass over
-// traces puts it in the place of the two (ebb/trace/sparse.hpp).
+// scatter_add(indices, rows) and the optimizer's update in one, in the same bits. An eager step
+// takes the rows from the tape (RowsGradient); in a compiled one a pass over the trace puts this op
+// in the place of the two (ebb/trace/sparse.hpp).
 #pragma once
 
 #include <optional>
@@ -39,6 +40,7 @@ struct SparseUpdate {
 #define EBB_SPARSE_UPDATES(X)                \
   X(kernels::SgdRule, 0, "sgd_rows")         \
   X(kernels::AdamRule, 2, "adam_rows")       \
+  X(kernels::LazyAdamRule, 2, "lazy_adam_rows") \
   X(kernels::AdagradRule, 1, "adagrad_rows")
 #define EBB_SPARSE_NAME(Rule, slots, text) \
   template <>                              \

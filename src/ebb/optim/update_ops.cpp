@@ -177,9 +177,11 @@ void EmaUpdate::run(In rule_bytes, In value, In average, Out out, Scratch) const
 
 std::optional<std::size_t> cut_from(const OpType& update) {
   if (&update == &op_type<EmaUpdate>()) return 1;
-  // 8 bits of state are packed: a piece of it is not a piece of each of its arrays.
+  // 8 bits of state are packed: a piece of it is not a piece of each of its arrays. The lazy rule
+  // looks at whole rows.
 #define EBB_CUT(Rule, slots, text)                               \
   if (!std::is_same_v<Rule, kernels::Adam8Rule> &&               \
+      !std::is_same_v<Rule, kernels::LazyAdamRule> &&            \
       (&update == &op_type<Update<Rule, slots>>() ||             \
        &update == &op_type<Update<Rule, slots, true>>()))        \
     return 2;

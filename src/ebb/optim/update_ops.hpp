@@ -17,6 +17,9 @@ namespace ebb::optim {
 // A 16-bit parameter is widened as it is read and rounded as it is written; or, where it has a
 // master copy in f32, that is what is updated, and the parameter is that copy rounded. Its gradient
 // is of its own type or f32.
+//
+// With an `index_spec` the gradient is rows of the parameter's type, and `indices` say which row of
+// the parameter each of them is part of.
 struct Entry {
   const Spec* spec;  // of the parameter
   DType grad_type;
@@ -24,6 +27,8 @@ struct Entry {
   const std::byte* grad;
   std::byte* master;    // null: none
   std::byte* state[2];  // null: none
+  const Spec* index_spec = nullptr;  // null: the gradient is whole
+  const std::byte* indices = nullptr;
   std::size_t size() const { return static_cast<std::size_t>(spec->size()); }
 };
 
@@ -38,6 +43,16 @@ constexpr bool takes(DType param) {
   return is_float(param);
 }
 
+// Whether a rule with so many slots takes a gradient as rows, for the bits of the whole one.
+template <class Rule>
+constexpr bool takes_rows(std::size_t slots) {
+  if (std::is_same_v<Rule, kernels::SgdRule>) return slots == 0;
+  return std::is_same_v<Rule, kernels::AdamRule> || std::is_same_v<Rule, kernels::LazyAdamRule> ||
+         std::is_same_v<Rule, kernels::AdagradRule>;
+}
+// Rows of gradient for this parameter above which the whole is as quick; 0 where it goes whole.
+std::int64_t most_rows(const Spec& param);
+
 // What slot `index` of `slots` holds for a parameter.
 template <class Rule>
 Spec state_spec(const Spec& param, int index, int slots);
@@ -48,6 +63,14 @@ std::size_t rule_scratch(std::span<const Entry> entries);
 template <class Rule>
 void run_rule(std::span<const Entry> entries, const Rule& rule, kernels::GradientUse use,
               std::span<std::byte> scratch);
+// The parts of it that go by rows: a gradient given as rows; whole gradients under the lazy rule.
+std::size_t row_width(const Spec& param);
+void check_rows(const char* op, const Entry& entry);  // throws where an index is out of range
+std::size_t rows_scratch(std::span<const Entry> entries);
+template <class Rule>
+void run_rows(const Entry& entry, const Rule& rule, kernels::GradientUse use,
+              std::span<std::byte> scratch);
+void run_lazy(const Entry& entry, const kernels::LazyAdamRule& rule, kernels::GradientUse use);
 
 // Adafactor keeps rows and columns of what has two axes or more.
 inline bool factored(const Spec& param) { return param.rank() >= 2; }
@@ -124,6 +147,7 @@ struct Update {
   X(kernels::SgdRule, 0, "sgd")                    \
   X(kernels::SgdRule, 1, "sgd_momentum")           \
   X(kernels::AdamRule, 2, "adam")                  \
+  X(kernels::LazyAdamRule, 2, "lazy_adam")         \
   X(kernels::RmspropRule, 1, "rmsprop")            \
   X(kernels::RmspropRule, 2, "rmsprop_momentum")   \
   X(kernels::AdagradRule, 1, "adagrad")            \

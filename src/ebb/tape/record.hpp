@@ -48,6 +48,11 @@ class Record final : public ops::Recorder {
     std::vector<Tensor> gradients;      // per slot, during a walk
     std::vector<std::uint8_t> reaches;  // per slot: leads to a source
     std::vector<std::uint8_t> made;     // per slot: by a call
+    struct Place {
+      RowsGradient* rows = nullptr;
+      int reads = 0;
+    };
+    std::vector<Place> places;  // per slot: where its gradient may go as rows; or empty
   };
 
   // Has seen nothing yet, and is among this thread's recorders until it is dropped.
@@ -66,9 +71,10 @@ class Record final : public ops::Recorder {
   bool tracks(const Tensor& x) const override;
 
   // Walks back from ys to xs. `into` holds what the gradients start from, and then the results.
-  // With `keep` the record can be walked again.
+  // With `keep` the record can be walked again. `rows`: see Tape::gradient_into.
   void walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
-            std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep);
+            std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
+            std::span<RowsGradient> rows = {});
 
   void release();
   void check_usable(const char* what) const;
@@ -82,6 +88,8 @@ class Record final : public ops::Recorder {
   Record() = default;
   std::uint32_t slot_of(const Tensor& x);
   bool link(std::span<const Tensor* const> in);
+  void place_rows(std::span<const Tensor* const> xs, std::span<const Tensor> into,
+                  std::span<RowsGradient> rows);
   void add_call(Call call, std::span<const Tensor* const> in, std::span<const Tensor> out,
                 ops::Needs needs);
 

@@ -38,6 +38,13 @@ struct GradientOptions {
   Unconnected unconnected = Unconnected::none;
 };
 
+// The gradient of a source of which only some rows were picked, as an embedding's weight: rows and
+// where they belong. An index may occur more than once; its rows are added up in their order.
+struct RowsGradient {
+  std::int64_t most = 0;  // what is asked for: rows at most, 0 for the whole gradient in any case
+  Tensor indices, rows;   // (i…), (i…, rest…); empty where the gradient was given whole
+};
+
 struct TapeOptions {
   bool persistent = false;
   bool watch_variables = true;
@@ -63,10 +70,13 @@ class Tape {
 
   // The gradient of Σ <ys[i], output_gradients[i]>, added to what `into` holds (empty handles: to
   // nothing): each sum over examples goes on from there, bit for bit as if it had never paused.
+  // A source that one gather alone has read, and that starts from nothing, comes as `rows` where
+  // that was asked for, and its place in `into` stays empty.
   void gradient_into(std::span<const Tensor> ys, std::span<const Tensor> output_gradients,
                      std::span<const Tensor> xs, std::span<Tensor> into);
   void gradient_into(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
-                     std::span<const Tensor* const> xs, std::span<Tensor> into);
+                     std::span<const Tensor* const> xs, std::span<Tensor> into,
+                     std::span<RowsGradient> rows = {});  // for each source, where given
 
   Tensor jacobian(const Tensor& y, const Tensor& x);        // (y.shape…, x.shape…)
   Tensor batch_jacobian(const Tensor& y, const Tensor& x);  // (rows, y.row…, x.row…), rows apart
