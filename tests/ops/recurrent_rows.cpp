@@ -106,25 +106,20 @@ Tensors call_gru(const Setting& s, const Tensors& in) {
 }
 
 void add_recurrent(const std::string& name, const Setting& s, bool half = false) {
-  const char* why = s.lengths.empty() ? "" : "no second derivative with lengths";
   for (const char* op : {"lstm", "lstm_backward", "recurrent_weight_grad"})
     add_row({.name = std::string(op) + " " + name,
              .op = op,
              .inputs = inputs_of(s, 4),
              .call = [=](const Tensors& in) { return call_lstm(s, in); },
              .reference = analytic([=](const auto& in) { return lstm_of(s, in); }),
-             .half = half,
-             .order = s.lengths.empty() ? 2 : 1,
-             .why = why});
+             .half = half});
   for (const char* op : {"gru", "gru_backward"})
     add_row({.name = std::string(op) + " " + name,
              .op = op,
              .inputs = inputs_of(s, 3),
              .call = [=](const Tensors& in) { return call_gru(s, in); },
              .reference = analytic([=](const auto& in) { return gru_of(s, in); }),
-             .half = half,
-             .order = 1,
-             .why = "no second derivative"});
+             .half = half});
 }
 
 // Called by itself, since the parts of a batch are checked on the calls of a row.
@@ -136,8 +131,7 @@ OP_ROW(
           const Tensor* all[] = {&in[0], &in[1], &in[2], &in[3], &in[4]};
           return apply_all(GruBackward{.dh = true}, std::span<const Tensor* const>(all));
         },
-    .no_reference = "the gradient of gru, which has one", .order = 0,
-    .why = "no second derivative");
+    .no_reference = "the gradient of gru, which has one");
 
 [[maybe_unused]] const bool recurrent_rows = [] {
   add_recurrent("plain", {3, 4, 2, 5});
@@ -203,6 +197,22 @@ OP_ROW(
           return gru(in[0], {in[1], in[2], in[3], {}}, {}, {.lengths = in[4]}).output;
         },
     .refused = "gru: lengths are i64(3), expected i32 or i64 (2)");
+OP_ROW(
+    "lstm length above the steps", .op = "lstm",
+    .inputs = {f(3, 5, 4), f(8, 4), f(8, 2), f(8), f(3).as(DType::i64).of({5, 0, 6})},
+    .call =
+        [](const Tensors& in) {
+          return lstm(in[0], {in[1], in[2], in[3]}, {}, {.lengths = in[4]}).output;
+        },
+    .refused = "lstm: length 6 at position 2 is out of range; expected 0 to 5");
+OP_ROW(
+    "gru length below 0", .op = "gru",
+    .inputs = {f(2, 70, 4), f(6, 4), f(6, 2), f(6), f(2).as(DType::i32).of({70, -1})},
+    .call =
+        [](const Tensors& in) {
+          return gru(in[0], {in[1], in[2], in[3], {}}, {}, {.lengths = in[4]}).output;
+        },
+    .refused = "gru: length -1 at position 1 is out of range; expected 0 to 70");
 OP_ROW(
     "lstm without steps", .op = "lstm", .inputs = {f(2, 0, 4), f(8, 4), f(8, 2), f(8)},
     .call =

@@ -122,7 +122,7 @@ Passed through(const Lstm& layer, const Tensor& x, const LstmGiven& given) {
   return through(layer.options, x, given.lengths, std::move(states),
                  [&](std::size_t cell, const Tensor& segment, const Tensor& state,
                      const RecurrentOptions& options, std::int64_t time) {
-                   return lstm_segment(segment, weights[cell], state, options, time);
+                   return lstm_segment(segment, weights[cell], state, options, time, x.dim(1));
                  });
 }
 
@@ -135,7 +135,7 @@ Passed through(const Gru& layer, const Tensor& x, const GruGiven& given) {
   return through(layer.options, x, given.lengths, std::move(states),
                  [&](std::size_t cell, const Tensor& segment, const Tensor& state,
                      const RecurrentOptions& options, std::int64_t time) {
-                   return gru_segment(segment, weights[cell], state, options, time);
+                   return gru_segment(segment, weights[cell], state, options, time, x.dim(1));
                  });
 }
 

@@ -7,9 +7,12 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/matmul.hpp"
+#include "ebb/ops/recurrent_second.hpp"
 #include "ebb/ops/recurrent_shapes.hpp"
+#include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/slice.hpp"
@@ -51,6 +54,23 @@ kernels::Recurrence sizes(const char* op, const Spec& gates, const Spec& weight,
           .reverse = along.reverse,
           .lengths = nullptr,
           .offset = along.offset};
+}
+
+void check_lengths(const char* op, const kernels::Recurrence& over, const Along& along) {
+  if (over.lengths == nullptr) return;
+  for (std::size_t i = 0; i < over.batch; ++i) {
+    const std::int64_t length = over.lengths[i];
+    if (length < 0 || (along.total > 0 && length > along.total))
+      throw Error(fmt::format("{}: length {} at position {} is out of range; expected {}", op,
+                              length, i, along.total > 0 ? fmt::format("0 to {}", along.total)
+                                                         : std::string("0 or more")));
+  }
+}
+
+std::int64_t total_steps(std::span<const Tensor> segments) {
+  std::int64_t steps = 0;
+  for (const Tensor& x : segments) steps += x.dim(1);
+  return steps;
 }
 
 Spec lengths_spec(const kernels::Recurrence& over) {
@@ -135,6 +155,16 @@ kernels::RecurrentWeightGrad<T> sum_of(const RecurrentWeightGrad& op, Specs in) 
   return call;
 }
 
+// (batch, steps, 1): 1 at the last step in time that a row takes part in, which in reverse is its
+// first.
+Tensor first_steps(const Tensor& lengths, const Along& along, std::int64_t steps, DType dtype) {
+  const recurrent::Taking taking(lengths, along, dtype);
+  std::vector<Tensor> marks;
+  for (std::int64_t t = 0; t < steps; ++t)
+    marks.push_back(t + 1 < steps ? taking.part(t) - taking.part(t + 1) : taking.part(t));
+  return stack(marks, 1);
+}
+
 }  // namespace
 
 Spec RecurrentWeightGrad::shape(Specs in) const {
@@ -213,8 +243,9 @@ Needs RecurrentWeightGrad::needs(int input) const {
   const SumPlaces at(*this);
   if (input == at.so_far || input == at.lengths) return Needs::nothing();
   Needs all = Needs::input(0) | Needs::input(1);
-  if (rest) all = all | Needs::input(at.rest);
-  return along.state ? all | Needs::input(at.state) : all;
+  for (const int place : {at.rest, at.state, at.lengths})
+    if (place >= 0) all = all | Needs::input(place);
+  return all;
 }
 
 Rows RecurrentWeightGrad::rows(const Carried& batch, int) const {
@@ -230,30 +261,40 @@ std::uint32_t RecurrentWeightGrad::overwrites(int) const {
 void RecurrentWeightGrad::grad(Back& back) const {
   const SumPlaces at(*this);
   if (accumulate && back.wants(at.so_far)) back.give(at.so_far, back.d());
-  const bool any = back.wants(0) || back.wants(1) || (rest && back.wants(at.rest)) ||
-                   (along.state && back.wants(at.state));
-  if (!any) return;
-  if (rest || along.lengths)
-    throw Error(fmt::format("{}: has no derivative where there is {}; ask for the first order only",
-                            name, rest ? "a rest" : "a length for each row"));
-  const Tensor &d = back.in(0), &h = back.in(1), &z = back.d();
+  const auto wants = [&](int place) { return place >= 0 && back.wants(place); };
+  if (!wants(0) && !wants(1) && !wants(at.rest) && !wants(at.state)) return;
+  const Tensor &h = back.in(1), &z = back.d();
   const std::int64_t batch = h.dim(0), steps = h.dim(1), hidden = h.dim(2);
-  if (back.wants(0)) {
-    const Tensor first = along.state ? expand_dims(slice(back.in(at.state), 1, 0, hidden), 1)
-                                     : Tensor::zeros(Shape{batch, 1, hidden}, h.dtype());
-    const Tensor before = along.reverse ? concat({slice(h, 1, 1), first}, 1)
-                                        : concat({first, slice(h, 1, 0, steps - 1)}, 1);
-    back.give(0, matmul(before, z, {false, true}));
+  const std::int64_t columns = back.in_spec(0).shape[2];
+  const std::int64_t own = rest ? columns - back.in_spec(at.rest).shape[2] : columns;
+  // In reverse, a row that ends early starts at its own end: there, and not at the end of them all,
+  // h before is the state.
+  const bool ends = along.reverse && along.lengths;
+  const Tensor starts = ends ? first_steps(back.in(at.lengths), along, steps, h.dtype()) : Tensor();
+  if (wants(0) || wants(at.rest)) {
+    const Tensor none = Tensor::zeros(Shape{batch, 1, hidden}, h.dtype());
+    const Tensor first =
+        along.state ? expand_dims(slice(back.in(at.state), 1, 0, hidden), 1) : none;
+    Tensor before = along.reverse ? concat({slice(h, 1, 1), ends ? none : first}, 1)
+                                  : concat({first, slice(h, 1, 0, steps - 1)}, 1);
+    if (ends) before = before * (1 - starts) + first * starts;
+    const Tensor dd = matmul(before, z, {false, true});
+    if (wants(0)) back.give(0, rest ? unslice(slice(dd, 2, 0, own), {2, 0, own, 1}, columns) : dd);
+    if (wants(at.rest)) back.give(at.rest, slice(dd, 2, own));
   }
+  if (!wants(1) && !wants(at.state)) return;
+  const Tensor d = rest ? concat({slice(back.in(0), 2, 0, own), back.in(at.rest)}, 2) : back.in(0);
   const Tensor dbefore = matmul(d, z);  // (batch, steps, hidden)
-  if (back.wants(1)) {
+  if (wants(1)) {
+    const Tensor from_h = ends ? dbefore * (1 - starts) : dbefore;
     const Slice at_steps{1, along.reverse ? 1 : 0, along.reverse ? steps : steps - 1, 1};
-    const Tensor shifted = along.reverse ? slice(dbefore, 1, 0, steps - 1) : slice(dbefore, 1, 1);
+    const Tensor shifted = along.reverse ? slice(from_h, 1, 0, steps - 1) : slice(from_h, 1, 1);
     back.give(1, unslice(shifted, at_steps, steps));
   }
-  if (along.state && back.wants(at.state)) {
+  if (wants(at.state)) {
     const std::int64_t first = along.reverse ? steps - 1 : 0;
-    const Tensor dstate = squeeze(slice(dbefore, 1, first, first + 1), 1);
+    const Tensor dstate =
+        ends ? sum(dbefore * starts, {1}) : squeeze(slice(dbefore, 1, first, first + 1), 1);
     back.give(at.state, unslice(dstate, Slice{1, 0, hidden, 1}, back.in_spec(at.state).shape[1]));
   }
 }

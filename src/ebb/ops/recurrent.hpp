@@ -9,7 +9,7 @@
 //
 // Lengths (batch), where given: a row takes part in the steps before its length. Beyond it the
 // output is zero and the state stays; the last state is that at the row's own end. In reverse, a
-// row starts at its own end.
+// row starts at its own end. A length below 0 or above the number of steps is refused when met.
 //
 // Truncated backpropagation through time: pass the last state of a window on, cut off from its
 // past:
@@ -36,6 +36,7 @@ namespace ebb::ops {
 struct Along {
   bool reverse = false, state = false, lengths = false;
   std::int64_t offset = 0;  // time of the first step
+  std::int64_t total = 0;   // steps of the whole sequence: a length is at most that; 0: unknown
   bool operator==(const Along&) const = default;
 };
 
@@ -86,7 +87,7 @@ struct GruOp {
   std::size_t scratch(Specs in) const;
   void run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratch) const;
   Needs needs(int input) const;
-  void grad(Back& back) const;  // not twice
+  void grad(Back& back) const;
   Rows rows(const Carried& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output == 2 ? 0b1 : 0; }
 };
@@ -102,7 +103,8 @@ struct GruBackward {
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
   void run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scratch) const;
-  void grad(Back& back) const;  // refuses
+  Needs needs(int input) const;
+  void grad(Back& back) const;
   Rows rows(const Carried& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output < 2 ? 1u << output : 0; }
 };
@@ -180,19 +182,21 @@ LstmResult lstm(const Tensor& x, const LstmWeights& weights, const LstmState& in
 LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,
                   const LstmState& initial = {}, const RecurrentOptions& options = {});
 
-// One segment, the first step of which is at `time`, from the state (batch, 2 hidden) that the one
-// before left: h and c side by side, or empty.
+// One segment of a sequence of `total` steps (0: unknown), the first step of which is at `time`,
+// from the state (batch, 2 hidden) that the one before left: h and c side by side, or empty.
 struct SegmentResult {
   Tensor output, state;
 };
 SegmentResult lstm_segment(const Tensor& x, const LstmWeights& weights, const Tensor& state,
-                           const RecurrentOptions& options = {}, std::int64_t time = 0);
+                           const RecurrentOptions& options = {}, std::int64_t time = 0,
+                           std::int64_t total = 0);
 
 GruResult gru(const Tensor& x, const GruWeights& weights, const Tensor& initial = {},
               const RecurrentOptions& options = {});
 GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights,
                 const Tensor& initial = {}, const RecurrentOptions& options = {});
 SegmentResult gru_segment(const Tensor& x, const GruWeights& weights, const Tensor& state,
-                          const RecurrentOptions& options = {}, std::int64_t time = 0);
+                          const RecurrentOptions& options = {}, std::int64_t time = 0,
+                          std::int64_t total = 0);
 
 }  // namespace ebb

@@ -7,6 +7,7 @@
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/recurrent.hpp"
+#include "ebb/ops/recurrent_gru_second.hpp"
 #include "ebb/ops/recurrent_shapes.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
@@ -42,10 +43,6 @@ struct BackPlaces {
   }
 };
 
-[[noreturn]] void refuse_second_order() {
-  throw Error("gru: has no second derivative; ask for the first order only, or use lstm");
-}
-
 }  // namespace
 
 // ---- forward ----
@@ -80,6 +77,7 @@ void GruOp::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratc
   const ForwardPlaces at(along);
   auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
+  recurrent::check_lengths(name, over, along);
   rows::with_float(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::gru(kernels::Gru<T>{over, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
@@ -98,21 +96,30 @@ Needs GruOp::needs(int input) const {
 }
 
 void GruOp::grad(Back& back) const {
-  if (back.has(2) || back.has(3)) refuse_second_order();
   const ForwardPlaces at(along);
   const Tensor none;
   const Tensor& state = along.state ? back.in(at.state) : none;
   const Tensor& lengths = along.lengths ? back.in(at.lengths) : none;
   const Tensor dh = back.has(0) ? back.d(0) : none, dlast = back.has(1) ? back.d(1) : none;
-  const Tensor* in[8] = {&back.out(2), &back.out(3), &back.out(0), &back.in(1)};
-  std::size_t count = 4;
-  for (const Tensor* optional : {&state, &dh, &dlast, &lengths})
-    if (*optional) in[count++] = optional;
-  const GruBackward op{along, static_cast<bool>(dh), static_cast<bool>(dlast)};
-  auto d = apply_all(op, std::span(in, count));
+  const Tensor &h = back.out(0), &gates = back.out(2), &hidden_n = back.out(3);
+  const Tensor& weight = back.in(1);
+  std::array<Tensor, 3> d;
+  if (back.has(2) || back.has(3)) {  // a second order: something asks about the kept values
+    recurrent::GruWayBack way{gates, hidden_n, h, weight, state, dh, dlast, lengths, along};
+    if (back.has(2)) way.to_gates = back.d(2);
+    if (back.has(3)) way.to_hidden_n = back.d(3);
+    d = recurrent::walk_back(way).gradients();
+  } else {
+    const Tensor* in[8] = {&gates, &hidden_n, &h, &weight};
+    std::size_t count = 4;
+    for (const Tensor* optional : {&state, &dh, &dlast, &lengths})
+      if (*optional) in[count++] = optional;
+    const GruBackward op{along, static_cast<bool>(dh), static_cast<bool>(dlast)};
+    d = apply_all(op, std::span(in, count));
+  }
   if (back.wants(1))
     back.give(1,
-              recurrent::weight_grad(back.take(1), d[0], back.out(0), d[1], state, lengths, along));
+              recurrent::weight_grad(back.take(1), d[0], h, d[1], state, lengths, along));
   if (back.wants(2)) back.give(2, sum_to(d[1], back.in_spec(2).shape, back.take(2)));
   if (along.state && back.wants(at.state)) back.give(at.state, std::move(d[2]));
   if (back.wants(0)) back.give(0, std::move(d[0]));
@@ -166,7 +173,34 @@ void GruBackward::run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scr
   });
 }
 
-void GruBackward::grad(Back&) const { refuse_second_order(); }
+Needs GruBackward::needs(int input) const {
+  const BackPlaces at(*this);
+  if (input == at.lengths) return Needs::nothing();
+  Needs all = Needs::input(0) | Needs::input(1) | Needs::input(2) | Needs::input(3);
+  for (const int place : {at.state, at.dh, at.dlast, at.lengths})
+    if (place >= 0) all = all | Needs::input(place);
+  return all;
+}
+
+void GruBackward::grad(Back& back) const {
+  const BackPlaces at(*this);
+  const auto in = [&](int place) { return place < 0 ? Tensor() : back.in(place); };
+  const auto d = [&](int i) { return back.has(i) ? back.d(i) : Tensor(); };
+  const recurrent::GruWayBack way{back.in(0),   back.in(1), back.in(2),   back.in(3),
+                                  in(at.state), in(at.dh),  in(at.dlast), in(at.lengths),
+                                  along};
+  const auto second = recurrent::second_order(way, d(0), d(1), d(2));
+  const auto give = [&](int place, const Tensor& gradient) {
+    if (place >= 0 && back.wants(place)) back.give(place, gradient);
+  };
+  give(0, second.gates);
+  give(1, second.hidden_n);
+  give(2, second.h);
+  give(3, second.weight);
+  give(at.state, second.state);
+  give(at.dh, second.dh);
+  give(at.dlast, second.dlast);
+}
 
 Rows GruBackward::rows(const Carried& batch, int) const {
   return recurrent::apart_but(batch, 0b1000);
@@ -175,15 +209,16 @@ Rows GruBackward::rows(const Carried& batch, int) const {
 // ---- sequences ----
 
 SegmentResult gru_segment(const Tensor& x, const GruWeights& weights, const Tensor& state,
-                          const RecurrentOptions& options, std::int64_t time) {
+                          const RecurrentOptions& options, std::int64_t time,
+                          std::int64_t total) {
   recurrent::check_segments(GruOp::name, {&x, 1});
   const Tensor lengths = recurrent::lengths_of(GruOp::name, options.lengths, x);
   const Tensor bias_n = weights.bias_hidden
                             ? weights.bias_hidden
                             : Tensor::zeros(Shape{weights.hidden.dim(-1)}, weights.hidden.dtype());
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  const GruOp op{
-      {options.reverse, static_cast<bool>(state), static_cast<bool>(lengths), lengths ? time : 0}};
+  const GruOp op{{options.reverse, static_cast<bool>(state), static_cast<bool>(lengths),
+                   lengths ? time : 0, lengths ? total : 0}};
   const Tensor* in[5] = {&gates_in, &weights.hidden, &bias_n};
   std::size_t count = 3;
   for (const Tensor* optional : {&state, &lengths})
@@ -197,11 +232,12 @@ GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights, con
   recurrent::check_segments(GruOp::name, segments);
   const RecurrentOptions each{options.reverse,
                               recurrent::lengths_of(GruOp::name, options.lengths, segments[0])};
+  const std::int64_t total = recurrent::total_steps(segments);
   GruSegments result;
   result.last =
       recurrent::each_segment(segments, options.reverse, initial, result.outputs,
                               [&](const Tensor& x, const Tensor& from, std::int64_t time) {
-                                return gru_segment(x, weights, from, each, time);
+                                return gru_segment(x, weights, from, each, time, total);
                               })
           .state;
   return result;

@@ -75,6 +75,7 @@ void LstmOp::run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch)
   const ForwardPlaces at(along);
   auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
+  recurrent::check_lengths(name, over, along);
   rows::with_float(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::lstm(
@@ -102,10 +103,10 @@ void LstmOp::grad(Back& back) const {
   const Tensor dh = back.has(0) ? back.d(0) : none, dlast = back.has(1) ? back.d(1) : none;
   std::array<Tensor, 2> d;
   if (back.has(2) || back.has(3)) {  // a second order: something asks about the kept values
-    recurrent::LstmWayBack way{gates, cells, weight, state, dh, dlast, along};
+    recurrent::LstmWayBack way{gates, cells, weight, state, dh, dlast, lengths, along};
     if (back.has(2)) way.to_gates = back.d(2);
     if (back.has(3)) way.to_cells = back.d(3);
-    d = recurrent::walk_back(way).gradients(way);
+    d = recurrent::walk_back(way).gradients();
   } else {
     const Tensor* in[7] = {&gates, &cells, &weight};
     std::size_t count = 3;
@@ -171,21 +172,16 @@ Needs LstmBackward::needs(int input) const {
   const BackPlaces at(*this);
   if (input == at.lengths) return Needs::nothing();
   Needs all = Needs::input(0) | Needs::input(1) | Needs::input(2);
-  for (const int place : {at.state, at.dh, at.dlast})
+  for (const int place : {at.state, at.dh, at.dlast, at.lengths})
     if (place >= 0) all = all | Needs::input(place);
   return all;
 }
 
 void LstmBackward::grad(Back& back) const {
-  if (along.lengths)
-    throw Error(
-        fmt::format("{}: has no derivative where there is a length for each row; ask for "
-                    "the first order only",
-                    name));
   const BackPlaces at(*this);
   const auto in = [&](int place) { return place < 0 ? Tensor() : back.in(place); };
-  const recurrent::LstmWayBack way{back.in(0), back.in(1),   back.in(2), in(at.state),
-                                   in(at.dh),  in(at.dlast), along};
+  const recurrent::LstmWayBack way{back.in(0), back.in(1),   back.in(2),     in(at.state),
+                                   in(at.dh),  in(at.dlast), in(at.lengths), along};
   const auto second = recurrent::second_order(way, back.has(0) ? back.d(0) : Tensor(),
                                               back.has(1) ? back.d(1) : Tensor());
   const auto give = [&](int place, const Tensor& gradient) {
@@ -206,12 +202,13 @@ Rows LstmBackward::rows(const Carried& batch, int) const {
 // ---- sequences ----
 
 SegmentResult lstm_segment(const Tensor& x, const LstmWeights& weights, const Tensor& state,
-                           const RecurrentOptions& options, std::int64_t time) {
+                           const RecurrentOptions& options, std::int64_t time,
+                           std::int64_t total) {
   recurrent::check_segments(LstmOp::name, {&x, 1});
   const Tensor lengths = recurrent::lengths_of(LstmOp::name, options.lengths, x);
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  const LstmOp op{
-      {options.reverse, static_cast<bool>(state), static_cast<bool>(lengths), lengths ? time : 0}};
+  const LstmOp op{{options.reverse, static_cast<bool>(state), static_cast<bool>(lengths),
+                   lengths ? time : 0, lengths ? total : 0}};
   const Tensor* in[4] = {&gates_in, &weights.hidden};
   std::size_t count = 2;
   for (const Tensor* optional : {&state, &lengths})
@@ -225,12 +222,13 @@ LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,
   recurrent::check_segments(LstmOp::name, segments);
   const RecurrentOptions each{options.reverse,
                               recurrent::lengths_of(LstmOp::name, options.lengths, segments[0])};
+  const std::int64_t total = recurrent::total_steps(segments);
   LstmSegments result;
   const Tensor state = recurrent::each_segment(
                            segments, options.reverse,
                            initial.h ? concat({initial.h, initial.c}, 1) : Tensor(), result.outputs,
                            [&](const Tensor& x, const Tensor& from, std::int64_t time) {
-                             return lstm_segment(x, weights, from, each, time);
+                             return lstm_segment(x, weights, from, each, time, total);
                            })
                            .state;
   const std::int64_t hidden = state.dim(1) / 2;

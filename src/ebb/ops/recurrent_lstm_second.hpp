@@ -11,7 +11,7 @@ namespace ebb::ops::recurrent {
 // What lstm_backward is given; empty where it is not. `to_gates` and `to_cells` flow into the kept
 // values themselves.
 struct LstmWayBack {
-  Tensor gates, cells, weight, state, dh, dlast;
+  Tensor gates, cells, weight, state, dh, dlast, lengths;
   Along along;
   Tensor to_gates{}, to_cells{};
 };
@@ -19,8 +19,8 @@ struct LstmWayBack {
 // The values of the walk, by time: gradients of h, of c and of the gates before activation.
 struct LstmWalk {
   std::vector<Tensor> dh, dc, da;
-  Tensor dh_first, dc_first;                                      // of the state
-  std::array<Tensor, 2> gradients(const LstmWayBack& way) const;  // of gates_in and of the state
+  Tensor dh_first, dc_first;                // of the state
+  std::array<Tensor, 2> gradients() const;  // of gates_in and of the state
 };
 LstmWalk walk_back(const LstmWayBack& way);
 

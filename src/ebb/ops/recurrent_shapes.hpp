@@ -33,6 +33,8 @@ void check_is(const char* op, const char* what, const Spec& given, const Spec& e
 // hidden); throws where they do not go together.
 kernels::Recurrence sizes(const char* op, const Spec& gates, const Spec& weight,
                           std::int64_t gate_count, const Along& along);
+// Throws, naming the op, where a length is below 0 or above the steps of the sequence.
+void check_lengths(const char* op, const kernels::Recurrence& over, const Along& along);
 Spec lengths_spec(const kernels::Recurrence& over);
 Spec sequence_spec(const kernels::Recurrence& over, DType dtype);  // (batch, steps, hidden)
 Spec state_spec(const kernels::Recurrence& over, DType dtype, std::int64_t parts);
@@ -53,14 +55,14 @@ Tensor weight_grad(Tensor so_far, const Tensor& d, const Tensor& h, const Tensor
 // lengths as the ops take them: i32 (batch), or empty.
 Tensor lengths_of(const char* op, const Tensor& lengths, const Tensor& x);
 
+std::int64_t total_steps(std::span<const Tensor> segments);
+
 // run(x, state, time) for each segment in the order of the direction: outputs in the order of time,
 // and the last state.
 template <class Run>
 SegmentResult each_segment(std::span<const Tensor> segments, bool reverse, Tensor state,
                            std::vector<Tensor>& outputs, Run&& run) {
-  std::int64_t time = 0;
-  if (reverse)
-    for (const Tensor& x : segments) time += x.dim(1);
+  std::int64_t time = reverse ? total_steps(segments) : 0;
   outputs.resize(segments.size());
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const std::size_t s = reverse ? segments.size() - 1 - i : i;
