@@ -23,6 +23,7 @@
 #include "ebb/kernels/norm.hpp"
 #include "ebb/kernels/softmax.hpp"
 #include "ebb/kernels/update.hpp"
+#include "ebb/kernels/update_8bit.hpp"
 #include "kernels/bandwidth.hpp"
 
 namespace {
@@ -219,6 +220,13 @@ void updates(Bench& bench, std::vector<std::byte>& scratch) {
   bench.run("adam " + size, kInPlace4, [&] { kernels::adam(tensors, {.lr = 0}); });
   bench.run("adamw " + size, kInPlace4,
             [&] { kernels::adam(tensors, {.lr = 0, .weight_decay = 0.1, .decoupled = true}); });
+  // Beside what AdamW reads and writes.
+  std::vector<std::byte> state(kernels::adam8_state_bytes(kElements));
+  const kernels::Update8 packed =
+      kernels::update8(arrays[0], arrays[3], state.data(), kElements);
+  bench.run("adamw 8 bits " + size, kInPlace4, [&] {
+    kernels::adam8({&packed, 1}, {{.lr = 0, .weight_decay = 0.1, .decoupled = true}, 1});
+  });
   bench.run("rmsprop " + size, kInPlace3, [&] { kernels::rmsprop(tensors, {.lr = 0}); });
   bench.run("adagrad " + size, kInPlace3, [&] { kernels::adagrad(tensors, {.lr = 0}); });
   scratch.resize(kernels::sum_of_squares_scratch(tensors));

@@ -86,10 +86,11 @@ HWY_INLINE void encode_m(RowVec<float> m, RowVec<float> inverse, std::uint8_t* t
   hn::StoreU(hn::DemoteTo(Bytes(), hn::Or(size, hn::BitCast(I(), sign))), Bytes(), to);
 }
 
-HWY_INLINE void encode_root(RowVec<float> root, RowVec<float> inverse, hn::Vec<U> position,
-                            hn::Vec<U> seed, std::uint8_t* to) {
-  auto hash = hn::Add(hn::Mul(position, hn::Set(U(), kMix)), seed);
-  hash = hn::Mul(hn::Xor(hash, hn::ShiftRight<15>(hash)), hn::Set(U(), 0x85ebca6bu));
+// `mixed`: position * kMix + seed, of each element.
+HWY_INLINE void encode_root(RowVec<float> root, RowVec<float> inverse, hn::Vec<U> mixed,
+                            std::uint8_t* to) {
+  const auto hash =
+      hn::Mul(hn::Xor(mixed, hn::ShiftRight<15>(mixed)), hn::Set(U(), 0x85ebca6bu));
   const auto up = hn::BitCast(I(), hn::ShiftRight<32 - CodeOfV::shift>(hash));
   const auto code = encoded<CodeOfV>(root, inverse, up);
   const auto some = hn::RebindMask(I(), hn::Gt(root, hn::Zero(F())));
@@ -100,7 +101,7 @@ HWY_INLINE void encode_root(RowVec<float> root, RowVec<float> inverse, hn::Vec<U
 struct Constants {
   Gradient<float> gradient;
   RowVec<float> shrink, fresh1, beta2, fresh2, root, eps, rate;
-  std::uint32_t seed;
+  hn::Vec<U> mixed;  // what encode_root hashes, for the first elements of a tensor
 
   Constants(const Adam8Rule& r, GradientUse use)
       : gradient(use, r.adam.decoupled ? 0 : r.adam.weight_decay),
@@ -111,8 +112,10 @@ struct Constants {
         root(constant<float>(1 / std::sqrt(r.adam.correction2))),
         eps(constant<float>(r.adam.eps)),
         rate(constant<float>(r.adam.lr / r.adam.correction1)),
-        seed(static_cast<std::uint32_t>(static_cast<std::uint64_t>(r.step) * 0xd1342543de82ef95u >>
-                                        32)) {}
+        mixed(hn::Add(hn::Mul(hn::Iota(U(), 0), hn::Set(U(), kMix)),
+                      hn::Set(U(), static_cast<std::uint32_t>(
+                                       static_cast<std::uint64_t>(r.step) * 0xd1342543de82ef95u >>
+                                       32)))) {}
 };
 
 // The scale for a block whose largest is `largest`, and its inverse.
@@ -149,11 +152,11 @@ void update_block(float* param, const float* grad, std::uint8_t* m_code, std::ui
   scale_of<CodeOfM>(most_m, m_scale, &inverse_m);
   scale_of<CodeOfV>(most_root, v_scale, &inverse_v);
   const auto to_m = hn::Set(F(), inverse_m), to_v = hn::Set(F(), inverse_v);
-  const auto seed = hn::Set(U(), c.seed);
+  auto mixed = hn::Add(c.mixed, hn::Set(U(), static_cast<std::uint32_t>(first) * kMix));
   for (std::size_t i = 0; i < kStateBlock; i += kLanes) {
     encode_m(hn::Load(F(), ms + i), to_m, m_code + i);
-    const auto position = hn::Iota(U(), static_cast<std::uint32_t>(first + i));
-    encode_root(hn::Load(F(), roots + i), to_v, position, seed, v_code + i);
+    encode_root(hn::Load(F(), roots + i), to_v, mixed, v_code + i);
+    mixed = hn::Add(mixed, hn::Set(U(), static_cast<std::uint32_t>(kLanes) * kMix));
   }
 }
 
