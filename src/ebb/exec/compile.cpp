@@ -50,7 +50,7 @@ std::uint64_t rounded_reserve(std::uint64_t runtime) {
 }
 
 // What is resident beside the Ledger. Exactly: when all that is kept for reuse has been given back;
-// where no budget depends on it, the seam's stays, and is taken off.
+// where nothing depends on it, the seam's stays, and is taken off.
 std::uint64_t footprint(bool exact = true) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static_cast<void>(exact);
@@ -94,6 +94,11 @@ plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& in
       *first = trace::trace(fn, specs, trace::Part::first);
     return trace::trace(fn, specs, part, first.get());
   };
+}
+
+// Whether there is more than one plan, so that a smallest budget is of interest.
+bool has_choices(const CompileOptions& o) {
+  return o.memory.bytes || o.recompute || o.split || o.spill;
 }
 
 // The spill file's speed also where there is no budget: the smallest one is to be the same number.
@@ -165,7 +170,7 @@ struct Compiled::State {
     const plan::Machine machine = machine_for(options);
     for (;;) {
       plan = plan::make_plan(trace_rows, examples, options, around, machine);
-      around.runtime = footprint(options.memory.bytes != 0) + kCodeToCome;
+      around.runtime = footprint(has_choices(options)) + kCodeToCome;
       const std::uint64_t spill = Spilled(plan).memory();
       if (around.runtime <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;
