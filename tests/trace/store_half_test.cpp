@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ebb/base/error.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"
@@ -50,6 +51,7 @@ struct Outcome {
   double first = 0, last = 0;
   std::uint64_t arena = 0;  // activations, above all
   std::string text;
+  plan::Plan plan;
 };
 
 Outcome train(const CompileOptions& options, int steps) {
@@ -68,10 +70,11 @@ Outcome train(const CompileOptions& options, int steps) {
   }
   o.arena = step.plan().arena;
   o.text = to_string(step.plan());
+  o.plan = step.plan();
   return o;
 }
 
-const CompileOptions kHalf{.approximate = {.bf16_activations = true}};
+const CompileOptions kHalf{.approximate = {.activations = DType::bf16, .always = true}};
 
 TEST(StoredHalf, SavesNearlyHalfOfTheActivations) {
   const Outcome full = train({}, 1), half = train(kHalf, 1);
@@ -83,10 +86,72 @@ TEST(StoredHalf, SavesNearlyHalfOfTheActivations) {
 }
 
 TEST(StoredHalf, LearnsTheSame) {
-  const Outcome full = train({}, 80), half = train(kHalf, 80);
+  const Outcome full = train({}, 80);
   EXPECT_LT(full.last, 0.8 * full.first);
-  EXPECT_NEAR(half.last / full.last, 1, 0.01);
-  EXPECT_NE(half.last, full.last) << "something was rounded";
+  for (const DType type : {DType::bf16, DType::f16}) {
+    const Outcome half =
+        train({.approximate = {.activations = type, .always = true}}, 80);
+    EXPECT_NEAR(half.last / full.last, 1, 0.01) << name(type);
+    EXPECT_NE(half.last, full.last) << "something was rounded";
+  }
+}
+
+// Nothing but rounding saves memory.
+const CompileOptions kNothingElse{.recompute = false, .split = false, .spill = false};
+
+TEST(StoredHalf, WhatIsAllowedIsUsedOnlyWhereTheBudgetNeedsIt) {
+  CompileOptions allowed = kNothingElse;
+  allowed.approximate.activations = DType::bf16;
+  const Outcome exact = train(kNothingElse, 2), roomy = train(allowed, 2);
+  EXPECT_EQ(roomy.last, exact.last);
+  EXPECT_EQ(roomy.plan.way.label, Allow::same_bits);
+  EXPECT_EQ(roomy.plan.approximate, "");
+  EXPECT_LT(roomy.plan.minimum, exact.plan.minimum);
+
+  allowed.memory = ByteSize{exact.plan.minimum};
+  EXPECT_EQ(train(allowed, 2).last, exact.last);
+  allowed.memory = ByteSize{exact.plan.minimum - 1};
+  const Outcome tight = train(allowed, 2);
+  EXPECT_EQ(tight.plan.way.label, Allow::approximate);
+  EXPECT_EQ(tight.plan.way.activations, DType::bf16);
+  EXPECT_NE(tight.plan.way.text().find("activations in bf16"), std::string::npos);
+  EXPECT_NE(tight.text.find("activations stored in bf16"), std::string::npos) << tight.text;
+  EXPECT_NE(tight.plan.json().find("\"label\": \"approximate\""), std::string::npos);
+  EXPECT_EQ(tight.first, exact.first);
+}
+
+TEST(StoredHalf, TheFrontierAndTheMenuNameIt) {
+  const auto labelled = [](const std::vector<plan::Way>& ways) {
+    int count = 0;
+    for (const plan::Way& w : ways) {
+      count += w.label == Allow::approximate;
+      EXPECT_EQ(w.label == Allow::approximate, w.activations != DType::f32) << w.text();
+    }
+    return count;
+  };
+  CompileOptions allowed = kNothingElse;
+  allowed.approximate.activations = DType::f16;
+  EXPECT_EQ(labelled(train(kNothingElse, 1).plan.frontier), 0);
+  EXPECT_GE(labelled(train(allowed, 1).plan.frontier), 1);
+  const auto refusal = [](CompileOptions options) -> std::string {
+    options.memory = ByteSize{1};
+    try {
+      train(options, 1);
+    } catch (const BudgetTooSmall& e) {
+      return e.what();
+    }
+    return "not refused";
+  };
+  EXPECT_NE(refusal(allowed).find("approximate    activations in f16"), std::string::npos)
+      << refusal(allowed);
+  EXPECT_EQ(refusal(allowed).find("if you allow it"), std::string::npos);
+  const std::string unasked = refusal(kNothingElse);
+  EXPECT_NE(unasked.find("activations in bf16 (approximate), if you allow it"), std::string::npos)
+      << unasked;
+}
+
+TEST(StoredHalf, OtherTypesAreRefused) {
+  EXPECT_THROW(train({.approximate = {.activations = DType::i32}}, 1), Error);
 }
 
 TEST(StoredHalf, EveryBudgetGivesTheSameBits) {

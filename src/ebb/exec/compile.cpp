@@ -13,8 +13,6 @@
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/spill.hpp"
 #include "ebb/tape/tape.hpp"
-#include "ebb/trace/passes.hpp"
-#include "ebb/trace/store_half.hpp"
 
 namespace ebb {
 namespace exec {
@@ -137,7 +135,7 @@ struct Compiled::State {
   };
   std::list<Entry> entries;  // used last first
   std::vector<Tensor> results;
-  std::string source, approximate;
+  std::string source;
   plan::Surroundings around;
 
   Executor& find(const std::vector<Spec>& inputs) {
@@ -149,27 +147,13 @@ struct Compiled::State {
     return make(inputs);
   }
 
-  // The trace with what was asked for that is approximate; `approximate` says so.
-  trace::Trace stored(trace::Trace trace, trace::Part part) {
-    if (!options.approximate.bf16_activations) return trace;
-    trace::StoredHalf half = trace::stored_half(trace::simplified(trace), DType::bf16);
-    if (part == trace::Part::whole)
-      approximate = fmt::format("activations stored in bf16: {} of them, {} instead of {}",
-                                half.values, to_string(ByteSize{half.before / 2}),
-                                to_string(ByteSize{half.before}));
-    return std::move(half.trace);
-  }
-
   Executor& make(const std::vector<Spec>& inputs) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     const plan::TraceRows traces = traces_of(fn, inputs, examples);
-    const plan::TraceRows trace_rows = [&](std::int64_t rows, trace::Part part) {
-      return stored(traces(rows, part), part);
-    };
     plan::Plan plan;
     const plan::Machine machine = machine_for(options);
     for (;;) {
-      plan = plan::make_plan(trace_rows, examples, options, around, machine);
+      plan = plan::make_plan(traces, examples, options, around, machine);
       around.runtime = footprint(has_choices(options)) + kCodeToCome;
       const std::uint64_t spill = Spilled(plan).memory();
       if (around.runtime <= around.reserve && spill <= around.spill_memory) {
@@ -184,7 +168,6 @@ struct Compiled::State {
     plan.forecast.process += around.runtime - plan.forecast.runtime;
     plan.forecast.runtime = around.runtime;
     plan.source = source;
-    plan.approximate = approximate;
     entries.push_front(
         {inputs, std::make_unique<Executor>(std::move(plan), options, arena), pool::threads()});
     while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans)))

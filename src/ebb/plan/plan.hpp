@@ -28,8 +28,9 @@ class BudgetTooSmall : public Error {
 
 // What the planner may do to the numbers. Each way to save memory carries one of these labels.
 enum class Allow : std::uint8_t {
-  same_bits,     // recompute, spill, order; a split only where it is bit-equal
-  same_gradient  // also splits that are equal up to rounding
+  same_bits,      // recompute, spill, order; a split only where it is bit-equal
+  same_gradient,  // also splits that are equal up to rounding
+  approximate     // a label only: such ways are allowed one by one, by CompileOptions::approximate
 };
 const char* name(Allow label);
 
@@ -45,9 +46,13 @@ struct Memory {
   }
 };
 
-// Ways to save memory that change the numbers: each only on request, by its name.
+// Ways to save memory that change the numbers: each only on request, by its name. What is allowed is
+// used where the budget needs it or where it is faster; the plan says whether it was.
 struct Approximate {
-  bool bf16_activations = false;  // what waits for the walk back waits in 16 bits
+  // What waits for the walk back may wait in 16 bits: bf16, or f16, which has three more digits and
+  // ends at 65504.
+  DType activations = DType::f32;
+  bool always = false;  // use it also where the budget does not need it
 };
 
 struct CompileOptions {
@@ -102,6 +107,7 @@ struct Way {
   std::uint64_t recomputed = 0;         // calls run again
   std::uint64_t written = 0, read = 0;  // bytes a step, to and from the file
   bool state_spilled = false;
+  DType activations = DType::f32;  // as what they wait for the walk back
   Allow label = Allow::same_bits;
   std::string text() const;  // "recompute 12 calls, parts of 64 rows"
 };

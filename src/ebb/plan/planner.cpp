@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "ebb/plan/program.hpp"
 #include "ebb/plan/rows.hpp"
 #include "ebb/trace/fuse.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/sparse.hpp"
+#include "ebb/trace/store_half.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -23,6 +25,8 @@ constexpr double kTransferSeconds = 20e-6;
 constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
 constexpr double kWorthALine = 0.005, kLines = 16;  // of the printed frontier
 constexpr double kEnoughFaster = 0.9;  // than the whole batch with everything kept, to be believed
+constexpr double kWorthRounding = 0.98;  // of the time of a way that keeps the numbers
+constexpr std::uint64_t kWorthAHint = 100;  // a part of the smallest budget that is worth a line
 
 // Each with those before it. Streamed: large state goes through memory in pieces, in its update.
 enum class Spilling : std::uint8_t { none, activations, state, streamed };
@@ -38,6 +42,7 @@ struct Candidate {
   std::int64_t rows = 0;  // of a part
   std::int64_t parts = 1;
   Spilling spilling = Spilling::none;
+  DType stored = DType::f32;  // what waits for the walk back
   Allow label = Allow::same_bits;
   std::vector<std::vector<Frontier::Point>> passes;  // the whole; or a part before the last, and it
   std::vector<Sample> samples;
@@ -98,7 +103,7 @@ class Planner {
     std::vector<Way> ways = {way_of(smallest, minimum_, smallest.samples.front())};
     for (const Line& line : lines()) {
       const Candidate& c = *line.of;
-      const std::vector<Searched> passes = searched(c.rows, c.spilling);
+      const std::vector<Searched> passes = searched(c.rows, c.spilling, c.stored);
       const std::uint64_t arena = arena_of(packed(passes, line.sample.load, c.carry));
       ways.push_back(way_of(c, c.fixed + arena, line.sample));
     }
@@ -117,23 +122,36 @@ class Planner {
     whole_.carry.clear();
     find_sizes();
     whole_ = trace::folded(whole_);
-    for (const std::int64_t rows : sizes_) add(rows, Spilling::none);
+    const Approximate& asked = options_.approximate;
+    if (asked.activations != DType::f32 && !is_half(asked.activations))
+      throw Error(fmt::format("compile: activations cannot be stored in {}; expected bf16 or f16",
+                              name(asked.activations)));
+    const bool rounds = asked.activations != DType::f32 && stores(examples_, asked.activations);
+    if (!rounds || !asked.always) add_all(DType::f32, budget);
+    if (rounds) add_all(asked.activations, budget);
+  }
+
+  // Ways that round come after those that do not, and every other size of parts will do for them.
+  void add_all(DType stored, std::uint64_t budget) {
+    const std::size_t stride = candidates_.empty() ? 1 : 2;
+    for (std::size_t i = 0; i < sizes_.size(); ++i)
+      if (i % stride == 0 || i + 1 == sizes_.size()) add(sizes_[i], Spilling::none, stored);
     if (!options_.spill) return;
-    add(sizes_.front(), Spilling::activations);
-    if (sizes_.size() > 1) add(sizes_.back(), Spilling::activations);
-    if (!whole_.assigns.empty()) add_spilled_state(budget);
+    add(sizes_.front(), Spilling::activations, stored);
+    if (sizes_.size() > 1) add(sizes_.back(), Spilling::activations, stored);
+    if (!whole_.assigns.empty()) add_spilled_state(stored, budget);
   }
 
   // The whole batch and the smallest parts tell the least memory; other sizes are of interest only
   // where nothing fits the budget that leaves variables in memory.
-  void add_spilled_state(std::uint64_t budget) {
+  void add_spilled_state(DType stored, std::uint64_t budget) {
     bool fits = false;
     for (const Candidate& c : candidates_) fits |= budget >= c.fixed + c.carry + c.least();
     const bool streams = !lower(whole_, machine_, true, true).streams.empty();
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (fits && i > 0 && i + 1 < sizes_.size()) continue;
-      add(sizes_[i], Spilling::state);
-      if (streams) add(sizes_[i], Spilling::streamed);
+      add(sizes_[i], Spilling::state, stored);
+      if (streams) add(sizes_[i], Spilling::streamed, stored);
     }
   }
 
@@ -208,39 +226,54 @@ class Planner {
   }
 
   // Every pass of a candidate, searched.
-  std::vector<Searched> searched(std::int64_t rows, Spilling spilling) const {
+  std::vector<Searched> searched(std::int64_t rows, Spilling spilling, DType stored) const {
     std::vector<Searched> passes;
     const std::int64_t parts = (examples_ + rows - 1) / rows;
     if (parts == 1) {
-      passes.push_back(searched(whole_, spilling, 1));
+      passes.push_back(searched(last_part(rows, stored), spilling, 1));
       return passes;
     }
     const std::int64_t last = examples_ - (parts - 1) * rows;
-    const trace::Trace full = last_part(rows);
+    const trace::Trace full = last_part(rows, stored);
     const std::vector<Variable> away = spilling >= Spilling::state
                                            ? can_be_away(full, spilling == Spilling::streamed)
                                            : std::vector<Variable>();
     passes.push_back(searched(trace::part_only(full, split_.result_carries), spilling,
                               kEffortForParts, &away));
     passes.push_back(
-        searched(last == rows ? full : last_part(last), spilling, kEffortForParts, &away));
+        searched(last == rows ? full : last_part(last, stored), spilling, kEffortForParts, &away));
     return passes;
   }
 
+  // The part that ends a step; of all rows, it is the whole.
   trace::Trace last_part(std::int64_t rows) const {
+    if (rows == examples_) return whole_;
     return trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last)));
   }
+  trace::Trace last_part(std::int64_t rows, DType stored) const {
+    trace::Trace part = last_part(rows);
+    return stored == DType::f32 ? part : trace::stored_half(part, stored).trace;
+  }
+  bool stores(std::int64_t rows, DType stored) const {
+    return trace::stored_half(last_part(rows), stored).values > 0;
+  }
 
-  void add(std::int64_t rows, Spilling spilling) {
+  void add(std::int64_t rows, Spilling spilling, DType stored) {
+    if (stored != DType::f32 && !stores(rows, stored)) {  // it is what it is without
+      if (!options_.approximate.always) return;
+      stored = DType::f32;
+    }
     Candidate c;
     c.rows = rows;
     c.parts = (examples_ + rows - 1) / rows;
     c.spilling = spilling;
-    const std::vector<Searched> passes = searched(rows, spilling);
+    c.stored = stored;
+    const std::vector<Searched> passes = searched(rows, spilling, stored);
     if (c.parts > 1) {
       c.label = split_.same_bits ? Allow::same_bits : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
+    if (stored != DType::f32) c.label = Allow::approximate;
     c.given = around_.batches + constants_of(passes) + results();
     c.fixed = around_.reserve + c.given;
     if (spilling != Spilling::none) c.fixed += around_.spill_memory;
@@ -292,6 +325,7 @@ class Planner {
     w.rows = c.rows;
     w.split = c.parts > 1;
     w.label = c.label;
+    w.activations = c.stored;
     w.state_spilled = c.spilling >= Spilling::state;
     w.recomputed = s.recomputed;
     w.written = s.written;
@@ -330,11 +364,29 @@ class Planner {
     return ways;
   }
 
-  [[noreturn]] void refuse(const Plan& p) const {
+  // What the smallest budget would be if activations might be rounded, where that helps.
+  std::string hint() {
+    if (options_.approximate.activations != DType::f32) return {};
+    const std::uint64_t exact = minimum_;
+    const std::size_t count = candidates_.size();
+    const auto [rows, spilling] = std::pair(candidates_[smallest_].rows,
+                                            candidates_[smallest_].spilling);
+    add(rows, spilling, DType::bf16);
+    const std::uint64_t rounded = std::exchange(minimum_, exact);
+    candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end());
+    if (rounded + exact / kWorthAHint > exact) return {};
+    return fmt::format(
+        "\n  {:>10}  with activations in bf16 (approximate), if you allow it: "
+        ".approximate = {{.activations = DType::bf16}}",
+        to_string(ByteSize{rounded}));
+  }
+
+  [[noreturn]] void refuse(const Plan& p) {
     std::string menu;
     for (const Way& w : p.frontier)
       menu += fmt::format("\n  {:>10}  {:>8.1f} ms a step  {:<13}  {}",
                           to_string(ByteSize{w.budget}), w.seconds * 1e3, name(w.label), w.text());
+    menu += hint();
     throw BudgetTooSmall(
         fmt::format(
             "the budget of {} ({} bytes) is too small: the smallest that does is {} ({} bytes); "
@@ -345,10 +397,13 @@ class Planner {
   }
 
   // Parts of a batch are not believed to be a little faster than the whole with everything kept:
-  // then the simpler way is taken, and more memory costs no time.
+  // then the simpler way is taken, and more memory costs no time. Nor are numbers given up for a
+  // little.
   double judged(const Candidate& c, std::uint64_t load) const {
     const double seconds = c.seconds(load), simplest = candidates_.front().seconds(kOutside);
-    return seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
+    const double believed = seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
+    const bool rounds = c.stored != DType::f32 && !options_.approximate.always;
+    return rounds ? believed / kWorthRounding : believed;
   }
 
   // The fastest candidate; where packing takes more than its load, the next smaller schedule.
@@ -375,7 +430,7 @@ class Planner {
       if (!best) refuse(result);
       if (searched_of != best) {
         searched_of = best;
-        passes = searched(best->rows, best->spilling);
+        passes = searched(best->rows, best->spilling, best->stored);
       }
       std::vector<Program> programs = packed(passes, limit[at], best->carry);
       const std::uint64_t arena = arena_of(programs);
@@ -412,6 +467,12 @@ class Planner {
       now.read += (s.read + p.programs[i].lowered.streamed_bytes) * times;
     }
     p.way = way_of(c, c.fixed + arena, now);
+    if (c.stored != DType::f32) {
+      const trace::StoredHalf half = trace::stored_half(last_part(c.rows), c.stored);
+      p.approximate = fmt::format("activations stored in {}: {} of them, {} instead of {}",
+                                  name(c.stored), half.values, to_string(ByteSize{half.before / 2}),
+                                  to_string(ByteSize{half.before}));
+    }
     for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
       p.runs.push_back(
           {c.parts > 1 && i == c.parts - 1 ? 1 : 0, row, std::min(c.rows, examples_ - row)});

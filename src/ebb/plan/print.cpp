@@ -8,7 +8,10 @@
 
 namespace ebb {
 
-const char* name(Allow label) { return label == Allow::same_bits ? "same bits" : "same gradient"; }
+const char* name(Allow label) {
+  constexpr const char* kNames[] = {"same bits", "same gradient", "approximate"};
+  return kNames[static_cast<int>(label)];
+}
 
 namespace plan {
 namespace {
@@ -29,8 +32,9 @@ std::string line(const Way& w, double fastest) {
 std::string json_of(const Way& w) {
   return fmt::format(
       "{{\"budget\": {}, \"seconds\": {:.9g}, \"rows\": {}, \"recomputed\": {}, "
-      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"label\": \"{}\"}}",
-      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled, name(w.label));
+      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"activations\": \"{}\", \"label\": \"{}\"}}",
+      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled,
+      ebb::name(w.activations), name(w.label));
 }
 
 }  // namespace
@@ -43,6 +47,7 @@ std::string Way::text() const {
   if (written + read)
     say(fmt::format("spill {} a step{}", readable(written + read),
                     state_spilled ? ", parameters and optimizer state too" : ""));
+  if (activations != DType::f32) say(fmt::format("activations in {}", ebb::name(activations)));
   return text.empty() ? "keep everything" : text;
 }
 
