@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -14,6 +13,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
@@ -50,15 +50,7 @@ std::vector<std::int32_t> first_numbers(std::int32_t n) {
   return out;
 }
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no Error";
-  return "";
-}
+using test::error_of;
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 TEST(Dataset, BatchesInOrderWithARaggedLastOne) {

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,21 +11,14 @@
 #include "ebb/data/digits.hpp"
 #include "ebb/data/mnist.hpp"
 #include "ebb/data/text.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no Error";
-  return "";
-}
+using test::error_of;
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 bool same(const Tensor& a, const Tensor& b) {

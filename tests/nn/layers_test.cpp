@@ -12,19 +12,12 @@
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 std::vector<std::string> names(const std::vector<Variable>& vs) {
   std::vector<std::string> all;

@@ -11,6 +11,7 @@
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
@@ -229,15 +230,7 @@ TEST(Presets, PaddedPlacesDoNotCount) {
     EXPECT_EQ(x.to_vector<float>()[i], y.to_vector<float>()[i]) << "class " << i;
 }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(Presets, Errors) {
   nn::GptOptions o = small_gpt(nn::GptOptions::gpt2());

@@ -13,19 +13,12 @@
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(Errors, ShapeMismatch) {
   const Tensor a = Tensor::ones({4, 64}), b = Tensor::ones({4, 32});

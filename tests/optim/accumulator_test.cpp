@@ -7,6 +7,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/ops/binary.hpp"
+#include "tests/error_of.hpp"
 #include "tests/optim/model.hpp"
 
 namespace ebb {
@@ -15,15 +16,7 @@ namespace {
 using test::Example;
 using test::Mlp;
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 // The gradient sums over `cuts`, each part in a tape of its own.
 std::vector<std::vector<float>> gathered(Mlp& model, const Example& all,

@@ -11,21 +11,14 @@
 #include "ebb/ops/reduce.hpp"
 #include "ebb/optim/accumulator.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
 using Vec = std::vector<double>;
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 // Five steps of an optimizer on fixed gradients, beside the same by a plain formula.
 template <class Optimizer, class Options, class Formula>

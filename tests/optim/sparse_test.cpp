@@ -5,7 +5,6 @@
 #include <functional>
 #include <set>
 
-#include "ebb/base/error.hpp"
 #include "ebb/base/ledger.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
@@ -13,6 +12,7 @@
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/optim/optimizer.hpp"
+#include "tests/error_of.hpp"
 #include "tests/optim/model.hpp"
 
 namespace ebb {
@@ -181,13 +181,8 @@ TEST(LazyAdam, FollowsItsFormula) {
 
 TEST(LazyAdam, OfEightBitsIsRefused) {
   Model model;
-  try {
-    optim::AdamW8bit adam(model.params(), {.lazy = true});
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()),
-              "adamw_8bit: it has no lazy form; a block of its state holds more than one row");
-  }
+  EXPECT_EQ(test::error_of([&] { optim::AdamW8bit adam(model.params(), {.lazy = true}); }),
+            "adamw_8bit: it has no lazy form; a block of its state holds more than one row");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/stop_gradient.hpp"
 #include "ebb/ops/unary.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
@@ -22,15 +23,7 @@ using Doubles = std::vector<double>;
 
 Tensor d(std::initializer_list<Tensor::Nested<double>> items) { return Tensor::of<double>(items); }
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(Tape, GradientOfAProduct) {
   Tape tape;

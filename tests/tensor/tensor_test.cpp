@@ -6,19 +6,12 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/tensor/variable.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using test::error_of;
 
 TEST(Shape, CountsAndCompares) {
   EXPECT_EQ(Shape({2, 3, 4}).size(), 24);

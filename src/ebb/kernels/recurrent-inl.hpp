@@ -3,6 +3,8 @@
 //
 // Forward, a panel is the same vector of units of each gate, so that all gates of a unit are ready
 // together. Backward, it is NV vectors of units side by side.
+//
+// Around it, what lstm and gru share of a call: packing, blocks, dispatch.
 
 #if defined(EBB_KERNELS_RECURRENT_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_RECURRENT_INL_HPP_
@@ -12,7 +14,10 @@
 #endif
 
 #include <cstddef>
+#include <span>
 
+#include "ebb/base/pool.hpp"
+#include "ebb/kernels/recurrent_blocks.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 #include "hwy/cache_control.h"
@@ -168,8 +173,60 @@ HWY_INLINE void EachUnits(std::size_t hidden, F&& f) {
   if (u < hidden) f(u, hidden - u);
 }
 
+// block(row, rows) for all blocks of rows.
+template <class Block>
+void EachBlock(const recurrent::Blocks& blocks, Block&& block) {
+  pool::parallel_for(blocks.count, 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t b = begin; b < end; ++b)
+      block(blocks.begin(b), blocks.begin(b + 1) - blocks.begin(b));
+  });
+}
+
+// A call: the weight is packed to where the scratch begins, then come the blocks.
+template <int G, class T, class Block>
+void RunForward(const Recurrence& over, const recurrent::Layout& layout, const T* weight,
+                T* scratch, Block&& block) {
+  const std::size_t n = over.hidden, lanes = hn::Lanes(RowTag<T>());
+  pool::parallel_for((n + lanes - 1) / lanes, PackGrain(G * n * lanes),
+                     [&](std::size_t begin, std::size_t end) {
+                       PackForward<G, T>(weight, n, scratch, begin, end);
+                     });
+  EachBlock(layout.blocks, block);
+}
+
+template <int G, class T, class Block>
+void RunBack(const Recurrence& over, const recurrent::Layout& layout, const T* weight, T* scratch,
+             Block&& block) {
+  const std::size_t n = over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
+  pool::parallel_for((n + width - 1) / width, PackGrain(G * n * width),
+                     [&](std::size_t begin, std::size_t end) {
+                       PackBackward<T>(weight, G * n, n, scratch, begin, end);
+                     });
+  EachBlock(layout.blocks, block);
+}
+
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+// For each target, from Run(call, scratch); then the function of ebb::kernels that picks a target.
+#undef EBB_RECURRENT_TARGETS
+#define EBB_RECURRENT_TARGETS(Call)                                 \
+  void Call##F32(const Call<float>& call, std::byte* scratch) {     \
+    Run(call, reinterpret_cast<float*>(scratch));                   \
+  }                                                                 \
+  void Call##F64(const Call<double>& call, std::byte* scratch) {    \
+    Run(call, reinterpret_cast<double*>(scratch));                  \
+  }
+#undef EBB_RECURRENT_FUNCTION
+#define EBB_RECURRENT_FUNCTION(function, Call)                             \
+  HWY_EXPORT(Call##F32);                                                   \
+  HWY_EXPORT(Call##F64);                                                   \
+  void function(const Call<float>& call, std::span<std::byte> scratch) {   \
+    HWY_DYNAMIC_DISPATCH(Call##F32)(call, scratch.data());                 \
+  }                                                                        \
+  void function(const Call<double>& call, std::span<std::byte> scratch) {  \
+    HWY_DYNAMIC_DISPATCH(Call##F64)(call, scratch.data());                 \
+  }
 
 #endif  // EBB_KERNELS_RECURRENT_INL_HPP_

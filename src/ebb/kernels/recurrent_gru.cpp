@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "ebb/base/pool.hpp"
 #include "ebb/kernels/recurrent.hpp"
 #include "ebb/kernels/recurrent_blocks.hpp"
 
@@ -210,49 +209,24 @@ HWY_NOINLINE void BackBlock(const GruBack<T>& call, const Layout& layout, T* scr
 template <class T>
 void Run(const Gru<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  const std::size_t n = call.over.hidden, lanes = hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + lanes - 1) / lanes, PackGrain(kGates * n * lanes),
-                     [&](std::size_t begin, std::size_t end) {
-                       PackForward<kGates, T>(call.weight, n, scratch, begin, end);
+  RunForward<kGates>(call.over, layout, call.weight, scratch,
+                     [&](std::size_t row, std::size_t rows) {
+                       ForwardBlock(call, layout, scratch, row, rows);
                      });
-  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t b = begin; b < end; ++b) {
-      const std::size_t row = layout.blocks.begin(b);
-      ForwardBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
-    }
-  });
 }
 
 template <class T>
 void Run(const GruBack<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  const std::size_t n = call.over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + width - 1) / width, PackGrain(kGates * n * width),
-                     [&](std::size_t begin, std::size_t end) {
-                       PackBackward<T>(call.weight, kGates * n, n, scratch, begin, end);
-                     });
-  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t b = begin; b < end; ++b) {
-      const std::size_t row = layout.blocks.begin(b);
-      BackBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
-    }
+  RunBack<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
+    BackBlock(call, layout, scratch, row, rows);
   });
 }
 
 }  // namespace
 
-void GruF32(const Gru<float>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<float*>(scratch));
-}
-void GruF64(const Gru<double>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<double*>(scratch));
-}
-void GruBackF32(const GruBack<float>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<float*>(scratch));
-}
-void GruBackF64(const GruBack<double>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<double*>(scratch));
-}
+EBB_RECURRENT_TARGETS(Gru)
+EBB_RECURRENT_TARGETS(GruBack)
 
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -260,23 +234,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 
-HWY_EXPORT(GruF32);
-HWY_EXPORT(GruF64);
-HWY_EXPORT(GruBackF32);
-HWY_EXPORT(GruBackF64);
-
-void gru(const Gru<float>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(GruF32)(call, scratch.data());
-}
-void gru(const Gru<double>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(GruF64)(call, scratch.data());
-}
-void gru_backward(const GruBack<float>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(GruBackF32)(call, scratch.data());
-}
-void gru_backward(const GruBack<double>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(GruBackF64)(call, scratch.data());
-}
+EBB_RECURRENT_FUNCTION(gru, Gru)
+EBB_RECURRENT_FUNCTION(gru_backward, GruBack)
 
 }  // namespace ebb::kernels
 #endif

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "ebb/base/pool.hpp"
 #include "ebb/kernels/recurrent.hpp"
 #include "ebb/kernels/recurrent_blocks.hpp"
 
@@ -213,49 +212,24 @@ HWY_NOINLINE void BackBlock(const LstmBack<T>& call, const Layout& layout, T* sc
 template <class T>
 void Run(const Lstm<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  const std::size_t n = call.over.hidden, lanes = hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + lanes - 1) / lanes, PackGrain(kGates * n * lanes),
-                     [&](std::size_t begin, std::size_t end) {
-                       PackForward<kGates, T>(call.weight, n, scratch, begin, end);
+  RunForward<kGates>(call.over, layout, call.weight, scratch,
+                     [&](std::size_t row, std::size_t rows) {
+                       ForwardBlock(call, layout, scratch, row, rows);
                      });
-  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t b = begin; b < end; ++b) {
-      const std::size_t row = layout.blocks.begin(b);
-      ForwardBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
-    }
-  });
 }
 
 template <class T>
 void Run(const LstmBack<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  const std::size_t n = call.over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + width - 1) / width, PackGrain(kGates * n * width),
-                     [&](std::size_t begin, std::size_t end) {
-                       PackBackward<T>(call.weight, kGates * n, n, scratch, begin, end);
-                     });
-  pool::parallel_for(layout.blocks.count, 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t b = begin; b < end; ++b) {
-      const std::size_t row = layout.blocks.begin(b);
-      BackBlock(call, layout, scratch, row, layout.blocks.begin(b + 1) - row);
-    }
+  RunBack<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
+    BackBlock(call, layout, scratch, row, rows);
   });
 }
 
 }  // namespace
 
-void LstmF32(const Lstm<float>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<float*>(scratch));
-}
-void LstmF64(const Lstm<double>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<double*>(scratch));
-}
-void LstmBackF32(const LstmBack<float>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<float*>(scratch));
-}
-void LstmBackF64(const LstmBack<double>& call, std::byte* scratch) {
-  Run(call, reinterpret_cast<double*>(scratch));
-}
+EBB_RECURRENT_TARGETS(Lstm)
+EBB_RECURRENT_TARGETS(LstmBack)
 
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -263,23 +237,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 
-HWY_EXPORT(LstmF32);
-HWY_EXPORT(LstmF64);
-HWY_EXPORT(LstmBackF32);
-HWY_EXPORT(LstmBackF64);
-
-void lstm(const Lstm<float>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(LstmF32)(call, scratch.data());
-}
-void lstm(const Lstm<double>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(LstmF64)(call, scratch.data());
-}
-void lstm_backward(const LstmBack<float>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(LstmBackF32)(call, scratch.data());
-}
-void lstm_backward(const LstmBack<double>& call, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(LstmBackF64)(call, scratch.data());
-}
+EBB_RECURRENT_FUNCTION(lstm, Lstm)
+EBB_RECURRENT_FUNCTION(lstm_backward, LstmBack)
 
 }  // namespace ebb::kernels
 #endif

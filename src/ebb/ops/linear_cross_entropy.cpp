@@ -10,6 +10,7 @@
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/ops/labels.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
@@ -65,17 +66,9 @@ double product_flops(const kernels::LinearShape& s) {
 template <class F>
 void with_types(const char* op, DType dtype, In labels, std::size_t classes, std::int64_t ignore,
                 F&& f) {
-  const auto checked = [&](auto zero) {
-    using L = decltype(zero);
-    const L* all = labels.as<L>();
-    const auto bad =
-        kernels::first_bad_label(all, static_cast<std::size_t>(labels.size()), classes, ignore);
-    if (bad != kernels::kLabelsInRange)
-      throw Error(fmt::format("{}: label {} in row {} is out of range for {} classes", op,
-                              static_cast<std::int64_t>(all[bad]), bad, classes));
+  with_labels(op, labels, classes, ignore, [&](const auto* all) {
     rows::with_float(dtype, [&](auto value) { f(value, all); });
-  };
-  labels.dtype() == DType::i32 ? checked(std::int32_t{}) : checked(std::int64_t{});
+  });
 }
 
 const Spec kCount{{}, DType::i64};

@@ -5,6 +5,7 @@
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/ops/labels.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
@@ -15,6 +16,12 @@
 namespace ebb {
 
 using namespace ops;
+
+void ops::refuse_label(const char* op, std::int64_t label, std::ptrdiff_t row,
+                       std::size_t classes) {
+  throw Error(fmt::format("{}: label {} in row {} is out of range for {} classes", op, label, row,
+                          classes));
+}
 
 namespace {
 
@@ -54,22 +61,6 @@ void check_dsum(const char* op, const Spec& logits, const Spec& dsum) {
   if (dsum != Spec{{}, logits.dtype})
     throw Error(fmt::format("{}: the sum's gradient is {}, expected a scalar of {}", op,
                             to_string(dsum), name(logits.dtype)));
-}
-
-// f(labels) in their own type, all of them in range.
-template <class F>
-void with_labels(const char* op, In labels, std::size_t classes, std::int64_t ignore, F&& f) {
-  const auto checked = [&](auto zero) {
-    using L = decltype(zero);
-    const L* all = labels.as<L>();
-    const auto bad =
-        kernels::first_bad_label(all, static_cast<std::size_t>(labels.size()), classes, ignore);
-    if (bad != kernels::kLabelsInRange)
-      throw Error(fmt::format("{}: label {} in row {} is out of range for {} classes", op,
-                              static_cast<std::int64_t>(all[bad]), bad, classes));
-    f(all);
-  };
-  labels.dtype() == DType::i32 ? checked(std::int32_t{}) : checked(std::int64_t{});
 }
 
 const Spec kCount{{}, DType::i64};

@@ -86,6 +86,42 @@ Spec state_spec(const kernels::Recurrence& over, DType dtype, std::int64_t parts
           dtype};
 }
 
+std::array<Spec, 4> forward_shape(const char* op, Specs in, const ForwardPlaces& at,
+                                  const kernels::Recurrence& over, std::int64_t state_parts) {
+  const DType dtype = in[0].dtype;
+  const Spec state = state_spec(over, dtype, state_parts), sequence = sequence_spec(over, dtype);
+  if (at.state >= 0) check_is(op, "state", in[static_cast<std::size_t>(at.state)], state);
+  if (at.lengths >= 0)
+    check_is(op, "lengths", in[static_cast<std::size_t>(at.lengths)], lengths_spec(over));
+  return {sequence, state, in[0], sequence};
+}
+
+void check_back(const char* op, Specs in, const BackPlaces& at, const kernels::Recurrence& over,
+                std::int64_t state_parts) {
+  const DType dtype = in[0].dtype;
+  const Spec state = state_spec(over, dtype, state_parts);
+  const auto check = [&](int place, const char* what, const Spec& expected) {
+    if (place >= 0) check_is(op, what, in[static_cast<std::size_t>(place)], expected);
+  };
+  check(at.state, "state", state);
+  check(at.dh, "gradient of h", sequence_spec(over, dtype));
+  check(at.dlast, "gradient of the last state", state);
+  check(at.lengths, "lengths", lengths_spec(over));
+}
+
+Needs BackPlaces::needs(int input) const {
+  if (input == lengths) return Needs::nothing();
+  Needs all;
+  for (int place = 0; place < fixed; ++place) all = all | Needs::input(place);
+  for (const int place : {state, dh, dlast, lengths})
+    if (place >= 0) all = all | Needs::input(place);
+  return all;
+}
+
+Tensor joined(const std::vector<Tensor>& segments) {
+  return segments.size() == 1 ? segments[0] : concat(segments, 1);
+}
+
 Cost cost(const kernels::Recurrence& over, double gates, double flops_per_unit, Specs in,
           std::span<const Spec> out) {
   const double units = static_cast<double>(over.batch * over.steps * over.hidden);

@@ -1,8 +1,5 @@
-#include <fmt/core.h>
-
 #include <utility>
 
-#include "ebb/base/error.hpp"
 #include "ebb/kernels/recurrent.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/matmul.hpp"
@@ -11,7 +8,6 @@
 #include "ebb/ops/recurrent_shapes.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
-#include "ebb/ops/slice.hpp"
 
 namespace ebb {
 
@@ -21,46 +17,23 @@ namespace {
 
 constexpr std::int64_t kGates = 3;
 
-struct ForwardPlaces {
-  int state, lengths, count;
-  explicit ForwardPlaces(const Along& along) {
-    recurrent::Places places(3);
-    state = places.take(along.state);
-    lengths = places.take(along.lengths);
-    count = places.count();
-  }
-};
+using recurrent::BackPlaces;
+using recurrent::ForwardPlaces;
 
-struct BackPlaces {
-  int state, dh, dlast, lengths, count;
-  explicit BackPlaces(const GruBackward& op) {
-    recurrent::Places places(4);
-    state = places.take(op.along.state);
-    dh = places.take(op.dh);
-    dlast = places.take(op.dlast);
-    lengths = places.take(op.along.lengths);
-    count = places.count();
-  }
-};
+ForwardPlaces places(const GruOp& op) { return {3, op.along}; }
+BackPlaces places(const GruBackward& op) { return {4, op}; }
 
 }  // namespace
 
 // ---- forward ----
 
 std::array<Spec, 4> GruOp::shape(Specs in) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   recurrent::check_count(name, in, at.count);
   const auto over = recurrent::sizes(name, in[0], in[1], kGates, along);
-  const DType dtype = in[0].dtype;
-  const Spec state = recurrent::state_spec(over, dtype, 1);
-  const Spec sequence = recurrent::sequence_spec(over, dtype);
-  recurrent::check_is(name, "bias of new", in[2], {{in[1].shape[1]}, dtype});
-  if (along.state)
-    recurrent::check_is(name, "state", in[static_cast<std::size_t>(at.state)], state);
-  if (along.lengths)
-    recurrent::check_is(name, "lengths", in[static_cast<std::size_t>(at.lengths)],
-                        recurrent::lengths_spec(over));
-  return {sequence, state, in[0], sequence};
+  const auto out = recurrent::forward_shape(name, in, at, over, 1);
+  recurrent::check_is(name, "bias of new", in[2], {{in[1].shape[1]}, in[0].dtype});
+  return out;
 }
 
 Cost GruOp::cost(Specs in) const {
@@ -74,7 +47,7 @@ std::size_t GruOp::scratch(Specs in) const {
 }
 
 void GruOp::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratch) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
   recurrent::check_lengths(name, over, along);
@@ -88,7 +61,7 @@ void GruOp::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratc
 }
 
 Needs GruOp::needs(int input) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   if (input == at.lengths) return Needs::nothing();
   Needs all = Needs::input(1) | Needs::output(0) | Needs::output(2) | Needs::output(3);
   if (along.state) all = all | Needs::input(at.state);
@@ -96,7 +69,7 @@ Needs GruOp::needs(int input) const {
 }
 
 void GruOp::grad(Back& back) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   const Tensor none;
   const Tensor& state = along.state ? back.in(at.state) : none;
   const Tensor& lengths = along.lengths ? back.in(at.lengths) : none;
@@ -118,8 +91,7 @@ void GruOp::grad(Back& back) const {
     d = apply_all(op, std::span(in, count));
   }
   if (back.wants(1))
-    back.give(1,
-              recurrent::weight_grad(back.take(1), d[0], h, d[1], state, lengths, along));
+    back.give(1, recurrent::weight_grad(back.take(1), d[0], h, d[1], state, lengths, along));
   if (back.wants(2)) back.give(2, sum_to(d[1], back.in_spec(2).shape, back.take(2)));
   if (along.state && back.wants(at.state)) back.give(at.state, std::move(d[2]));
   if (back.wants(0)) back.give(0, std::move(d[0]));
@@ -130,21 +102,14 @@ Rows GruOp::rows(const Carried& batch, int) const { return recurrent::apart_but(
 // ---- backward ----
 
 std::array<Spec, 3> GruBackward::shape(Specs in) const {
-  const BackPlaces at(*this);
+  const BackPlaces at = places(*this);
   recurrent::check_count(name, in, at.count);
   const auto over = recurrent::sizes(name, in[0], in[3], kGates, along);
-  const DType dtype = in[0].dtype;
-  const Spec state = recurrent::state_spec(over, dtype, 1);
-  const Spec sequence = recurrent::sequence_spec(over, dtype);
-  const auto check = [&](int place, const char* what, const Spec& expected) {
-    if (place >= 0) recurrent::check_is(name, what, in[static_cast<std::size_t>(place)], expected);
-  };
-  check(1, "hidden part of new", sequence);
-  check(2, "output", sequence);
-  check(at.state, "state", state);
-  check(at.dh, "gradient of h", sequence);
-  check(at.dlast, "gradient of the last state", state);
-  check(at.lengths, "lengths", recurrent::lengths_spec(over));
+  const Spec state = recurrent::state_spec(over, in[0].dtype, 1);
+  const Spec sequence = recurrent::sequence_spec(over, in[0].dtype);
+  recurrent::check_is(name, "hidden part of new", in[1], sequence);
+  recurrent::check_is(name, "output", in[2], sequence);
+  recurrent::check_back(name, in, at, over, 1);
   return {in[0], sequence, state};
 }
 
@@ -159,7 +124,7 @@ std::size_t GruBackward::scratch(Specs in) const {
 }
 
 void GruBackward::run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scratch) const {
-  const BackPlaces at(*this);
+  const BackPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[3].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
   rows::with_float(dgates.dtype(), [&](auto zero) {
@@ -173,22 +138,15 @@ void GruBackward::run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scr
   });
 }
 
-Needs GruBackward::needs(int input) const {
-  const BackPlaces at(*this);
-  if (input == at.lengths) return Needs::nothing();
-  Needs all = Needs::input(0) | Needs::input(1) | Needs::input(2) | Needs::input(3);
-  for (const int place : {at.state, at.dh, at.dlast, at.lengths})
-    if (place >= 0) all = all | Needs::input(place);
-  return all;
-}
+Needs GruBackward::needs(int input) const { return places(*this).needs(input); }
 
 void GruBackward::grad(Back& back) const {
-  const BackPlaces at(*this);
+  const BackPlaces at = places(*this);
   const auto in = [&](int place) { return place < 0 ? Tensor() : back.in(place); };
   const auto d = [&](int i) { return back.has(i) ? back.d(i) : Tensor(); };
-  const recurrent::GruWayBack way{back.in(0),   back.in(1), back.in(2),   back.in(3),
-                                  in(at.state), in(at.dh),  in(at.dlast), in(at.lengths),
-                                  along};
+  const recurrent::GruWayBack way{back.in(0),   back.in(1),     back.in(2),
+                                  back.in(3),   in(at.state),   in(at.dh),
+                                  in(at.dlast), in(at.lengths), along};
   const auto second = recurrent::second_order(way, d(0), d(1), d(2));
   const auto give = [&](int place, const Tensor& gradient) {
     if (place >= 0 && back.wants(place)) back.give(place, gradient);
@@ -209,22 +167,15 @@ Rows GruBackward::rows(const Carried& batch, int) const {
 // ---- sequences ----
 
 SegmentResult gru_segment(const Tensor& x, const GruWeights& weights, const Tensor& state,
-                          const RecurrentOptions& options, std::int64_t time,
-                          std::int64_t total) {
+                          const RecurrentOptions& options, std::int64_t time, std::int64_t total) {
   recurrent::check_segments(GruOp::name, {&x, 1});
   const Tensor lengths = recurrent::lengths_of(GruOp::name, options.lengths, x);
   const Tensor bias_n = weights.bias_hidden
                             ? weights.bias_hidden
                             : Tensor::zeros(Shape{weights.hidden.dim(-1)}, weights.hidden.dtype());
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  const GruOp op{{options.reverse, static_cast<bool>(state), static_cast<bool>(lengths),
-                   lengths ? time : 0, lengths ? total : 0}};
-  const Tensor* in[5] = {&gates_in, &weights.hidden, &bias_n};
-  std::size_t count = 3;
-  for (const Tensor* optional : {&state, &lengths})
-    if (*optional) in[count++] = optional;
-  auto out = apply_all(op, std::span(in, count));
-  return {std::move(out[0]), std::move(out[1])};
+  return recurrent::run_segment<GruOp>({&gates_in, &weights.hidden, &bias_n}, state, lengths,
+                                       options.reverse, time, total);
 }
 
 GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights, const Tensor& initial,
@@ -246,7 +197,7 @@ GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights, con
 GruResult gru(const Tensor& x, const GruWeights& weights, const Tensor& initial,
               const RecurrentOptions& options) {
   GruSegments r = gru(time_segments(x), weights, initial, options);
-  return {r.outputs.size() == 1 ? r.outputs[0] : concat(r.outputs, 1), r.last};
+  return {recurrent::joined(r.outputs), r.last};
 }
 
 }  // namespace ebb

@@ -1,8 +1,5 @@
-#include <fmt/core.h>
-
 #include <utility>
 
-#include "ebb/base/error.hpp"
 #include "ebb/kernels/recurrent.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/matmul.hpp"
@@ -20,45 +17,21 @@ namespace {
 
 constexpr std::int64_t kGates = 4;
 
-struct ForwardPlaces {
-  int state, lengths, count;
-  explicit ForwardPlaces(const Along& along) {
-    recurrent::Places places(2);
-    state = places.take(along.state);
-    lengths = places.take(along.lengths);
-    count = places.count();
-  }
-};
+using recurrent::BackPlaces;
+using recurrent::ForwardPlaces;
 
-struct BackPlaces {
-  int state, dh, dlast, lengths, count;
-  explicit BackPlaces(const LstmBackward& op) {
-    recurrent::Places places(3);
-    state = places.take(op.along.state);
-    dh = places.take(op.dh);
-    dlast = places.take(op.dlast);
-    lengths = places.take(op.along.lengths);
-    count = places.count();
-  }
-};
+ForwardPlaces places(const LstmOp& op) { return {2, op.along}; }
+BackPlaces places(const LstmBackward& op) { return {3, op}; }
 
 }  // namespace
 
 // ---- forward ----
 
 std::array<Spec, 4> LstmOp::shape(Specs in) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   recurrent::check_count(name, in, at.count);
   const auto over = recurrent::sizes(name, in[0], in[1], kGates, along);
-  const DType dtype = in[0].dtype;
-  const Spec state = recurrent::state_spec(over, dtype, 2);
-  const Spec sequence = recurrent::sequence_spec(over, dtype);
-  if (along.state)
-    recurrent::check_is(name, "state", in[static_cast<std::size_t>(at.state)], state);
-  if (along.lengths)
-    recurrent::check_is(name, "lengths", in[static_cast<std::size_t>(at.lengths)],
-                        recurrent::lengths_spec(over));
-  return {sequence, state, in[0], sequence};
+  return recurrent::forward_shape(name, in, at, over, 2);
 }
 
 Cost LstmOp::cost(Specs in) const {
@@ -72,7 +45,7 @@ std::size_t LstmOp::scratch(Specs in) const {
 }
 
 void LstmOp::run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
   recurrent::check_lengths(name, over, along);
@@ -86,7 +59,7 @@ void LstmOp::run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch)
 }
 
 Needs LstmOp::needs(int input) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   if (input == at.lengths) return Needs::nothing();
   Needs all = Needs::input(1) | Needs::output(2) | Needs::output(3);
   if (along.state) all = all | Needs::input(at.state);
@@ -95,7 +68,7 @@ Needs LstmOp::needs(int input) const {
 }
 
 void LstmOp::grad(Back& back) const {
-  const ForwardPlaces at(along);
+  const ForwardPlaces at = places(*this);
   const Tensor none;
   const Tensor& state = along.state ? back.in(at.state) : none;
   const Tensor& lengths = along.lengths ? back.in(at.lengths) : none;
@@ -127,20 +100,12 @@ Rows LstmOp::rows(const Carried& batch, int) const { return recurrent::apart_but
 // ---- backward ----
 
 std::array<Spec, 2> LstmBackward::shape(Specs in) const {
-  const BackPlaces at(*this);
+  const BackPlaces at = places(*this);
   recurrent::check_count(name, in, at.count);
   const auto over = recurrent::sizes(name, in[0], in[2], kGates, along);
-  const DType dtype = in[0].dtype;
-  const Spec state = recurrent::state_spec(over, dtype, 2);
-  const Spec sequence = recurrent::sequence_spec(over, dtype);
-  const auto check = [&](int place, const char* what, const Spec& expected) {
-    if (place >= 0) recurrent::check_is(name, what, in[static_cast<std::size_t>(place)], expected);
-  };
-  check(1, "cells", sequence);
-  check(at.state, "state", state);
-  check(at.dh, "gradient of h", sequence);
-  check(at.dlast, "gradient of the last state", state);
-  check(at.lengths, "lengths", recurrent::lengths_spec(over));
+  const Spec state = recurrent::state_spec(over, in[0].dtype, 2);
+  recurrent::check_is(name, "cells", in[1], recurrent::sequence_spec(over, in[0].dtype));
+  recurrent::check_back(name, in, at, over, 2);
   return {in[0], state};
 }
 
@@ -155,7 +120,7 @@ std::size_t LstmBackward::scratch(Specs in) const {
 }
 
 void LstmBackward::run(Ins in, Out dgates, Out dstate, Scratch scratch) const {
-  const BackPlaces at(*this);
+  const BackPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[2].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
   rows::with_float(dgates.dtype(), [&](auto zero) {
@@ -168,17 +133,10 @@ void LstmBackward::run(Ins in, Out dgates, Out dstate, Scratch scratch) const {
   });
 }
 
-Needs LstmBackward::needs(int input) const {
-  const BackPlaces at(*this);
-  if (input == at.lengths) return Needs::nothing();
-  Needs all = Needs::input(0) | Needs::input(1) | Needs::input(2);
-  for (const int place : {at.state, at.dh, at.dlast, at.lengths})
-    if (place >= 0) all = all | Needs::input(place);
-  return all;
-}
+Needs LstmBackward::needs(int input) const { return places(*this).needs(input); }
 
 void LstmBackward::grad(Back& back) const {
-  const BackPlaces at(*this);
+  const BackPlaces at = places(*this);
   const auto in = [&](int place) { return place < 0 ? Tensor() : back.in(place); };
   const recurrent::LstmWayBack way{back.in(0), back.in(1),   back.in(2),     in(at.state),
                                    in(at.dh),  in(at.dlast), in(at.lengths), along};
@@ -202,19 +160,12 @@ Rows LstmBackward::rows(const Carried& batch, int) const {
 // ---- sequences ----
 
 SegmentResult lstm_segment(const Tensor& x, const LstmWeights& weights, const Tensor& state,
-                           const RecurrentOptions& options, std::int64_t time,
-                           std::int64_t total) {
+                           const RecurrentOptions& options, std::int64_t time, std::int64_t total) {
   recurrent::check_segments(LstmOp::name, {&x, 1});
   const Tensor lengths = recurrent::lengths_of(LstmOp::name, options.lengths, x);
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  const LstmOp op{{options.reverse, static_cast<bool>(state), static_cast<bool>(lengths),
-                   lengths ? time : 0, lengths ? total : 0}};
-  const Tensor* in[4] = {&gates_in, &weights.hidden};
-  std::size_t count = 2;
-  for (const Tensor* optional : {&state, &lengths})
-    if (*optional) in[count++] = optional;
-  auto out = apply_all(op, std::span(in, count));
-  return {std::move(out[0]), std::move(out[1])};
+  return recurrent::run_segment<LstmOp>({&gates_in, &weights.hidden}, state, lengths,
+                                        options.reverse, time, total);
 }
 
 LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,
@@ -239,7 +190,7 @@ LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,
 LstmResult lstm(const Tensor& x, const LstmWeights& weights, const LstmState& initial,
                 const RecurrentOptions& options) {
   LstmSegments r = lstm(time_segments(x), weights, initial, options);
-  return {r.outputs.size() == 1 ? r.outputs[0] : concat(r.outputs, 1), r.last};
+  return {recurrent::joined(r.outputs), r.last};
 }
 
 }  // namespace ebb

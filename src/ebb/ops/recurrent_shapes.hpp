@@ -1,9 +1,11 @@
 // What the recurrent ops share: their optional inputs, and the sizes of a call. For their files.
 #pragma once
 
+#include <initializer_list>
 #include <utility>
 
 #include "ebb/kernels/recurrent.hpp"
+#include "ebb/ops/apply.hpp"
 #include "ebb/ops/recurrent.hpp"
 
 namespace ebb::ops::recurrent {
@@ -17,6 +19,30 @@ class Places {
 
  private:
   int next_;
+};
+
+// Those of lstm and gru after `fixed` others, and of their ways back.
+struct ForwardPlaces {
+  int state, lengths, count;
+  ForwardPlaces(int fixed, const Along& along) {
+    Places places(fixed);
+    state = places.take(along.state);
+    lengths = places.take(along.lengths);
+    count = places.count();
+  }
+};
+struct BackPlaces {
+  int fixed, state, dh, dlast, lengths, count;
+  template <class Backward>
+  BackPlaces(int after, const Backward& op) : fixed(after) {
+    Places places(fixed);
+    state = places.take(op.along.state);
+    dh = places.take(op.dh);
+    dlast = places.take(op.dlast);
+    lengths = places.take(op.along.lengths);
+    count = places.count();
+  }
+  Needs needs(int input) const;  // all of them
 };
 
 template <class T>
@@ -38,6 +64,14 @@ void check_lengths(const char* op, const kernels::Recurrence& over, const Along&
 Spec lengths_spec(const kernels::Recurrence& over);
 Spec sequence_spec(const kernels::Recurrence& over, DType dtype);  // (batch, steps, hidden)
 Spec state_spec(const kernels::Recurrence& over, DType dtype, std::int64_t parts);
+
+// The results of lstm and gru: h, the last state, gates, and what else is kept. Throws where an input
+// that both take is not what it should be.
+std::array<Spec, 4> forward_shape(const char* op, Specs in, const ForwardPlaces& at,
+                                  const kernels::Recurrence& over, std::int64_t state_parts);
+// The same check for the optional inputs of a way back.
+void check_back(const char* op, Specs in, const BackPlaces& at, const kernels::Recurrence& over,
+                std::int64_t state_parts);
 
 Cost cost(const kernels::Recurrence& over, double gates, double flops_per_unit, Specs in,
           std::span<const Spec> out);
@@ -74,6 +108,24 @@ SegmentResult each_segment(std::span<const Tensor> segments, bool reverse, Tenso
   }
   return {{}, std::move(state)};
 }
+
+// One segment by the op with its fixed inputs; state and lengths, as the op takes them, may be empty.
+template <class Op>
+SegmentResult run_segment(std::initializer_list<const Tensor*> fixed, const Tensor& state,
+                          const Tensor& lengths, bool reverse, std::int64_t time,
+                          std::int64_t total) {
+  const Op op{{reverse, static_cast<bool>(state), static_cast<bool>(lengths), lengths ? time : 0,
+               lengths ? total : 0}};
+  std::array<const Tensor*, 5> in;
+  std::size_t count = 0;
+  for (const Tensor* given : fixed) in[count++] = given;
+  for (const Tensor* optional : {&state, &lengths})
+    if (*optional) in[count++] = optional;
+  auto out = apply_all(op, std::span(in.data(), count));
+  return {std::move(out[0]), std::move(out[1])};
+}
+
+Tensor joined(const std::vector<Tensor>& segments);  // one after the other in time
 
 // Throws, naming the op, unless there are segments of (batch, time, in).
 void check_segments(const char* op, std::span<const Tensor> segments);
