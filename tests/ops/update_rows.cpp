@@ -274,6 +274,15 @@ OP_ROW(
     .call = [](const Tensors& in) { return Tensors{unscaled(in)[0]}; },
     .reference = [](const Arrays<double>&) { return Array<double>(Shape{}, 0.0); });
 OP_ROW(
+    "step_scale of an infinite gradient", .op = "step_scale",
+    .inputs = {f().as(DType::f64).of({INFINITY})},
+    .call = [](const Tensors& in) { return Tensors{scaled(5, 3, in)[0]}; },
+    .reference = [](const Arrays<double>&) { return Array<double>(Shape{}, 0.0); });
+OP_ROW(
+    "step_scale of no number", .op = "step_scale", .inputs = {f().as(DType::f64).of({NAN})},
+    .call = [](const Tensors& in) { return Tensors{scaled(5, 3, in)[0]}; },
+    .reference = [](const Arrays<double>&) { return Array<double>(Shape{}, 0.0); });
+OP_ROW(
     "step_scale of nothing", .op = "step_scale", .inputs = {f().as(DType::f64)},
     .call = [](const Tensors& in) { return scaled(5, 0, in); },
     .refused = "optimizer: the loss counts 0 examples; there is nothing to learn from");

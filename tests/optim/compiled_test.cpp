@@ -1,6 +1,8 @@
 // Every optimizer as ops: the bits of its eager step, whole and in parts, on any number of threads.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ebb/base/pool.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/ops/cast.hpp"
@@ -54,6 +56,24 @@ void same_bits(const Options& options) {
     }
   }
   pool::set_threads(threads);
+}
+
+TEST(CompiledUpdate, AStepWithoutALengthIsSkippedAndCounted) {
+  Task<optim::AdamW, optim::AdamWOptions> task({});
+  auto step = compile({{"x", task.data.x.spec()}, {"y", task.data.labels.spec()}}, {},
+                      [&](const Batch& b) {
+                        return task.optimizer.minimize(task.loss(b["x"], b["y"]));
+                      });
+  step({{"x", task.data.x}, {"y", task.data.labels}});
+  const All before = task.kept();
+  const Tensor far = Tensor::full(task.data.x.shape(), INFINITY, DType::f32);
+  step({{"x", far}, {"y", task.data.labels}});
+  EXPECT_EQ(task.kept(), before);
+  EXPECT_EQ(task.optimizer.steps(), 1);
+  EXPECT_EQ(task.optimizer.skipped(), 1);
+  step({{"x", task.data.x}, {"y", task.data.labels}});
+  EXPECT_NE(task.kept(), before);
+  EXPECT_EQ(task.optimizer.steps(), 2);
 }
 
 TEST(CompiledUpdate, Sgd) {

@@ -12,6 +12,7 @@
 #include "ebb/optim/accumulator.hpp"
 #include "ebb/tape/tape.hpp"
 #include "tests/error_of.hpp"
+#include "tests/optim/model.hpp"
 
 namespace ebb {
 namespace {
@@ -178,6 +179,28 @@ TEST(Clipping, ByValueAndByGlobalNorm) {
   EXPECT_NEAR(sgd.last_norm(), norm, 1e-6);
   EXPECT_NEAR(a.value().data<float>()[0], -3 / norm, 1e-6);
   EXPECT_NEAR(b.value().item(), -4 / norm, 1e-6);
+}
+
+TEST(Clipping, AStepWithoutALengthIsSkippedAndCounted) {
+  Variable w("w", Tensor::of({1, 2}));
+  optim::Adam adam({w}, {.lr = 1});
+  adam.clip_norm(1);
+  const auto bytes = [&] {
+    return test::bytes({w, adam.state()[0], adam.state()[1]});
+  };
+  const auto before = bytes();
+  const float bad[] = {INFINITY, -INFINITY, NAN};
+  for (int i = 0; i < 3; ++i) {
+    adam.step(std::vector<Tensor>{Tensor::of({bad[i], 1})});
+    EXPECT_EQ(bytes(), before);
+    EXPECT_EQ(adam.steps(), 0);
+    EXPECT_EQ(adam.skipped(), i + 1);
+    EXPECT_FALSE(std::isfinite(adam.last_norm()));
+  }
+  adam.step(std::vector<Tensor>{Tensor::of({3, 4})});
+  EXPECT_NE(bytes(), before);
+  EXPECT_EQ(adam.steps(), 1);
+  EXPECT_EQ(adam.skipped(), 3);
 }
 
 TEST(Optimizer, MinimizeTakesAStepDownTheMean) {

@@ -120,7 +120,7 @@ double Optimizer::loss_scale() const { return scale_.now(); }
 
 std::int64_t Optimizer::steps() const { return steps_.value().item<std::int64_t>(); }
 
-std::int64_t Optimizer::skipped() const { return scale_.skipped(); }
+std::int64_t Optimizer::skipped() const { return scale_.used() ? scale_.skipped() : skipped_; }
 
 std::vector<Variable> Optimizer::state() const {
   std::vector<Variable> all;
@@ -234,7 +234,7 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
     for (const Entry& e : entries_) sum += squares(e);
   const auto [scale, norm] =
       ops::StepScale{clip_norm_, scale_.used()}.of(sum, count, loss_scale);
-  auto& taken = *reinterpret_cast<std::int64_t*>(steps_.bytes());
+  const std::int64_t taken = steps();
   if (schedule_) {
     lr_ = schedule_(taken);
     check_positive("the lr of the schedule", lr_);
@@ -242,9 +242,17 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
   if (scale != 0)
     update(entries_, {scale, clip_value_}, lr_, taken + 1, {scratch.data(), scratch_size});
-  const bool counts = !scale_.used() || std::isfinite(norm);  // as in finish()
-  if (counts) ++taken;
-  scale_.record(counts);
+  count_step();
+}
+
+void Optimizer::count_step() {
+  const bool taken = !norm_ || std::isfinite(last_norm());
+  if (taken) {
+    ++*reinterpret_cast<std::int64_t*>(steps_.bytes());
+  } else {
+    ++skipped_;
+  }
+  scale_.record(taken);
   random::next_step();
 }
 
@@ -257,13 +265,6 @@ void Optimizer::prepare(std::span<std::byte> rule) {
     check_positive("the lr of the schedule", lr_);
   }
   write_rule(rule, lr_, steps() + 1);
-}
-
-void Optimizer::finish() {
-  const bool taken = !scale_.used() || std::isfinite(last_norm());
-  if (taken) ++*reinterpret_cast<std::int64_t*>(steps_.bytes());
-  scale_.record(taken);
-  random::next_step();
 }
 
 Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
@@ -320,7 +321,7 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   }
   if (!any) throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
   if (norm_) norm_.adopt(norm);
-  tracer.after_step([this] { finish(); });
+  tracer.after_step([this] { count_step(); });
   tape.commit();
   return {sums[count], sums[count + 1]};
 }

@@ -41,12 +41,15 @@ class Optimizer {
   void set_lr(double lr);
   void set_schedule(Schedule schedule);  // asked before every step
   void clip_value(double limit);         // each element of the gradient to [-limit, limit]
-  void clip_norm(double limit);          // all gradients together to this length at most
+  // All gradients together to this length at most. A step whose length is infinite or NaN is not
+  // taken: parameters and state stay as they are, and skipped() counts it, not steps().
+  void clip_norm(double limit);
   double last_norm() const;  // before clipping; measured only with clip_norm or a loss scale
 
   double loss_scale() const;  // of the next step; 1 where the loss is not scaled
   std::int64_t steps() const;    // taken so far
-  std::int64_t skipped() const;  // because a gradient overflowed, with a loss scale
+  // Not taken because the length of the gradient was infinite or NaN, with clip_norm or a loss scale.
+  std::int64_t skipped() const;
   const std::vector<Variable>& params() const { return params_; }
   // Everything a later run needs to go on: the rule's state and the number of steps.
   std::vector<Variable> state() const;
@@ -81,8 +84,8 @@ class Optimizer {
   void ask_for_rows();
   void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
             double loss_scale);
+  void count_step();
   void prepare(std::span<std::byte> rule);
-  void finish();
   std::string rule_;
   std::vector<Variable> params_, masters_;    // empty handles where a parameter has none
   std::vector<std::vector<Variable>> slots_;  // per parameter
@@ -91,6 +94,7 @@ class Optimizer {
   Schedule schedule_;
   double clip_value_, clip_norm_;
   Variable norm_;  // of the last step's gradient, where it is measured
+  std::int64_t skipped_ = 0;  // without a loss scale, which counts them itself
   ScaleState scale_;
   // Reused from step to step.
   std::vector<Entry> entries_;

@@ -54,7 +54,7 @@ Cost StepScale::cost(Specs in) const {
 
 StepScale::Result StepScale::of(double sum, double count, double loss_scale) const {
   const double norm = std::sqrt(sum) / count / loss_scale;
-  if (loss_scaled && !std::isfinite(norm)) return {0, norm};
+  if (!std::isfinite(norm)) return {0, norm};
   const double scale = 1 / count / loss_scale;
   return {norm > clip_norm ? scale * (clip_norm / norm) : scale, norm};
 }

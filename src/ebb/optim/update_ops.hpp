@@ -95,8 +95,8 @@ struct SumOfSquares {
 
 // count i64 (), sums of squares f64 () … → scale: what every gradient is multiplied by (1 / count and
 // the factor of the clip by global norm), and that norm before clipping. Refuses a count of 0.
-// With `loss_scaled` the second input is what the loss was multiplied by, f32 (); it is divided out,
-// and where the norm is not finite the scale is 0: the step is not taken.
+// With `loss_scaled` the second input is what the loss was multiplied by, f32 (); it is divided out.
+// Where the norm is measured and not finite the scale is 0: the step is not taken.
 struct StepScale {
   static constexpr auto name = "step_scale";
   double clip_norm = 0;  // infinity: none
