@@ -85,6 +85,37 @@ TYPED_TEST(UpdateRowsOf, HasTheBitsOfTheWholeGradient) {
   }
 }
 
+// Rows within a piece of the sum, across two, and wider than one.
+TYPED_TEST(UpdateRowsOf, SquaresHaveTheBitsOfTheWholeGradient) {
+  using T = TypeParam;
+  for (const auto& [height, width, count] :
+       {std::array<std::size_t, 3>{2000, 33, 50}, {5, 1, 9}, {900, 128, 3}, {3, 40000, 4},
+        {50, 7, 0}}) {
+    SCOPED_TRACE(::testing::Message() << height << "x" << width << " " << count);
+    const Table<T> table(height, width, count);
+    Values<T> gradient(height * width, T(0));
+    for (std::size_t i = 0; i < count; ++i)
+      for (std::size_t j = 0; j < width; ++j)
+        gradient[static_cast<std::size_t>(table.indices[i]) * width + j] +=
+            table.rows[i * width + j];
+    const Update<T> whole{nullptr, gradient.data(), {nullptr, nullptr}, height * width};
+    const std::span<const Update<T>> all(&whole, 1);
+    Bytes scratch(sum_of_squares_scratch(all));
+    const double want = sum_of_squares(all, std::span(scratch));
+    expect_one_result([&] {
+      Bytes own(rows_squares_scratch(count, width, sizeof(T)));
+      return Values<double>{rows_squares<T, std::int32_t>(
+          {nullptr, {}, table.indices.data(), table.rows.data(), count, height, width},
+          std::span(own))};
+    });
+    Bytes own(rows_squares_scratch(count, width, sizeof(T)));
+    EXPECT_EQ((rows_squares<T, std::int32_t>(
+                  {nullptr, {}, table.indices.data(), table.rows.data(), count, height, width},
+                  std::span(own))),
+              want);
+  }
+}
+
 // Only rows whose sum is not zero, each as Adam would.
 TYPED_TEST(UpdateRowsOf, LazyAdamLeavesOtherRowsAlone) {
   using T = TypeParam;

@@ -99,25 +99,44 @@ void add_rows(const Order& order, std::size_t k, const T* rows, std::size_t widt
   }
 }
 
+// The gradient's rows, by index: those of one index added up.
+template <class T, class I>
+struct Sums {
+  Order order;
+  T* sums;
+  Sums(const RowsUpdate<T, I>& t, std::size_t rows_at_once, std::span<std::byte> scratch)
+      : order(t.indices, t.count, scratch),
+        sums(reinterpret_cast<T*>(scratch.data() + Order::bytes(t.count))) {
+    pool::parallel_for(order.different, rows_at_once, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t k = begin; k < end; ++k)
+        add_rows(order, k, t.rows, t.width, sums + k * t.width);
+    });
+  }
+  static std::size_t bytes(std::size_t count, std::size_t width, std::size_t element) {
+    return Order::bytes(count) + count * width * element;
+  }
+};
+
+std::size_t rows_at_once(std::size_t width) {
+  return std::max<std::size_t>(1, kTaskElements / width);
+}
+
 }  // namespace
 
 std::size_t update_rows_scratch(std::size_t count, std::size_t width, std::size_t element) {
-  return Order::bytes(count) + count * width * element;
+  return Sums<float, std::int64_t>::bytes(count, width, element);
 }
 
 template <class T, class I, class Rule>
 void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
                  std::span<std::byte> scratch) {
   if (t.width == 0 || t.height == 0) return;
-  const Order order(t.indices, t.count, scratch);
-  T* sums = reinterpret_cast<T*>(scratch.data() + Order::bytes(t.count));
-  const std::size_t rows_at_once = std::max<std::size_t>(1, kTaskElements / t.width);
-  pool::parallel_for(order.different, rows_at_once, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t k = begin; k < end; ++k)
-      add_rows(order, k, t.rows, t.width, sums + k * t.width);
-  });
+  const std::size_t grain = rows_at_once(t.width);
+  const Sums<T, I> all(t, grain, scratch);
+  const Order& order = all.order;
+  const T* sums = all.sums;
   if (leaves_alone(rule)) {
-    pool::parallel_for(order.different, rows_at_once, [&](std::size_t begin, std::size_t end) {
+    pool::parallel_for(order.different, grain, [&](std::size_t begin, std::size_t end) {
       Pieces<T, Rule> pieces(t.param, t.state, rule, use);
       for (std::size_t k = begin; k < end; ++k) {
         const T* sum = sums + k * t.width;
@@ -128,7 +147,7 @@ void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
     });
     return;
   }
-  pool::parallel_for(t.height, rows_at_once, [&](std::size_t begin, std::size_t end) {
+  pool::parallel_for(t.height, grain, [&](std::size_t begin, std::size_t end) {
     Pieces<T, Rule> pieces(t.param, t.state, rule, use);
     std::size_t at = begin * t.width;
     for (std::size_t k = order.first_from(begin); k < order.different && order.index(k) < end;
@@ -143,6 +162,47 @@ void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
   });
 }
 
+std::size_t rows_squares_scratch(std::size_t count, std::size_t width, std::size_t element) {
+  return round_up(update_rows_scratch(count, width, element)) + kSquaresPiece * element +
+         sizeof(double);
+}
+
+// Piece by piece of the whole gradient, as far as there is anything in them but zeros.
+template <class T, class I>
+double rows_squares(const RowsUpdate<T, I>& t, std::span<std::byte> scratch) {
+  if (t.width == 0 || t.height == 0) return 0;
+  const Sums<T, I> all(t, rows_at_once(t.width), scratch);
+  const Order& order = all.order;
+  T* const piece = reinterpret_cast<T*>(
+      scratch.data() + round_up(update_rows_scratch(t.count, t.width, sizeof(T))));
+  const std::span<std::byte> sum(reinterpret_cast<std::byte*>(piece + kSquaresPiece),
+                                 sizeof(double));
+  const std::size_t size = t.height * t.width;
+  double total = 0;
+  std::size_t at = size;  // where the piece being filled begins; none yet
+  const auto finish = [&] {
+    if (at == size) return;
+    const Update<T> part{nullptr, piece, {nullptr, nullptr}, std::min(kSquaresPiece, size - at)};
+    total += sum_of_squares(std::span<const Update<T>>(&part, 1), sum);
+  };
+  for (std::size_t k = 0; k < order.different; ++k) {
+    const std::size_t row = order.index(k) * t.width;
+    for (std::size_t done = 0; done < t.width;) {
+      const std::size_t from = row + done, begin = from / kSquaresPiece * kSquaresPiece;
+      if (begin != at) {
+        finish();
+        at = begin;
+        std::fill_n(piece, kSquaresPiece, T(0));
+      }
+      const std::size_t n = std::min(t.width - done, begin + kSquaresPiece - from);
+      std::copy_n(all.sums + k * t.width + done, n, piece + (from - begin));
+      done += n;
+    }
+  }
+  finish();
+  return total;
+}
+
 #define EBB_UPDATE_ROWS(T, I, Rule)                                                       \
   template void update_rows(const RowsUpdate<T, I>&, const Rule&, GradientUse,            \
                             std::span<std::byte>);
@@ -150,7 +210,8 @@ void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
   EBB_UPDATE_ROWS(T, I, SgdRule)       \
   EBB_UPDATE_ROWS(T, I, AdamRule)      \
   EBB_UPDATE_ROWS(T, I, LazyAdamRule)  \
-  EBB_UPDATE_ROWS(T, I, AdagradRule)
+  EBB_UPDATE_ROWS(T, I, AdagradRule)   \
+  template double rows_squares(const RowsUpdate<T, I>&, std::span<std::byte>);
 EBB_UPDATE_ROWS_OF(float, std::int32_t)
 EBB_UPDATE_ROWS_OF(float, std::int64_t)
 EBB_UPDATE_ROWS_OF(float, std::uint8_t)

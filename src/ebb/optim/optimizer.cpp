@@ -28,9 +28,12 @@ void check_positive(const char* what, double value) {
 
 // One chain over the parameters, each by itself: so a compiled step can add them up as they come.
 double squares(const Entry& entry) {
-  const std::size_t bytes = sum_of_squares_scratch({entry.spec->shape, entry.grad_type});
+  const std::size_t bytes = entry.index_spec
+                                ? rows_squares_scratch(entry)
+                                : sum_of_squares_scratch({entry.spec->shape, entry.grad_type});
   memory::Buffer scratch(bytes, "clip_norm", Category::workspace);
-  return sum_of_squares(entry, {scratch.data(), bytes});
+  const std::span<std::byte> all(scratch.data(), bytes);
+  return entry.index_spec ? rows_squares(entry, all) : sum_of_squares(entry, all);
 }
 
 // A master copy begins as the parameter does.
@@ -168,10 +171,9 @@ Loss Optimizer::minimize(const Loss& loss) {
   return loss;
 }
 
-// Where the rule takes rows and nothing else looks at the gradient.
 void Optimizer::ask_for_rows() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    const bool can = !norm_ && !masters_[i] && takes_rows(slots_[i].size());
+    const bool can = !masters_[i] && takes_rows(slots_[i].size());
     rows_[i].most = can ? most_rows(params_[i].spec()) : 0;
   }
 }

@@ -30,6 +30,26 @@ void with_index(DType dtype, F&& f) {
   }
 }
 
+// f(the entry as the kernels take it).
+template <class F>
+void with_table(const Entry& e, F&& f) {
+  with_index(e.index_spec->dtype, [&](auto zero) {
+    const auto call = [&](auto element) {
+      using T = decltype(element);
+      using I = decltype(zero);
+      const auto of = [](std::byte* p) { return reinterpret_cast<T*>(p); };
+      f(kernels::RowsUpdate<T, I>{of(e.param),
+                                  {of(e.state[0]), of(e.state[1])},
+                                  reinterpret_cast<const I*>(e.indices),
+                                  reinterpret_cast<const T*>(e.grad),
+                                  static_cast<std::size_t>(e.index_spec->size()),
+                                  static_cast<std::size_t>(e.spec->shape[0]),
+                                  row_width(*e.spec)});
+    };
+    e.spec->dtype == DType::f64 ? call(double{}) : call(float{});
+  });
+}
+
 template <class T>
 bool all_zero(const std::byte* row, std::size_t width) {
   const T* x = reinterpret_cast<const T*>(row);
@@ -81,25 +101,21 @@ std::size_t rows_scratch(std::span<const Entry> entries) {
   return most;
 }
 
+std::size_t rows_squares_scratch(const Entry& e) {
+  return kernels::rows_squares_scratch(static_cast<std::size_t>(e.index_spec->size()),
+                                       row_width(*e.spec), size_of(e.spec->dtype));
+}
+
+double rows_squares(const Entry& e, std::span<std::byte> scratch) {
+  double sum = 0;
+  with_table(e, [&](const auto& table) { sum = kernels::rows_squares(table, scratch); });
+  return sum;
+}
+
 template <class Rule>
 void run_rows(const Entry& e, const Rule& rule, kernels::GradientUse use,
               std::span<std::byte> scratch) {
-  with_index(e.index_spec->dtype, [&](auto zero) {
-    const auto run = [&](auto element) {
-      using T = decltype(element);
-      using I = decltype(zero);
-      const auto of = [](std::byte* p) { return reinterpret_cast<T*>(p); };
-      const kernels::RowsUpdate<T, I> table{of(e.param),
-                                            {of(e.state[0]), of(e.state[1])},
-                                            reinterpret_cast<const I*>(e.indices),
-                                            reinterpret_cast<const T*>(e.grad),
-                                            static_cast<std::size_t>(e.index_spec->size()),
-                                            static_cast<std::size_t>(e.spec->shape[0]),
-                                            row_width(*e.spec)};
-      kernels::update_rows(table, rule, use, scratch);
-    };
-    e.spec->dtype == DType::f64 ? run(double{}) : run(float{});
-  });
+  with_table(e, [&](const auto& table) { kernels::update_rows(table, rule, use, scratch); });
 }
 template void run_rows(const Entry&, const kernels::SgdRule&, kernels::GradientUse,
                        std::span<std::byte>);

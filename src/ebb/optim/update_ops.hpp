@@ -70,6 +70,8 @@ std::size_t rows_scratch(std::span<const Entry> entries);
 template <class Rule>
 void run_rows(const Entry& entry, const Rule& rule, kernels::GradientUse use,
               std::span<std::byte> scratch);
+std::size_t rows_squares_scratch(const Entry& entry);
+double rows_squares(const Entry& entry, std::span<std::byte> scratch);  // of the whole gradient
 void run_lazy(const Entry& entry, const kernels::LazyAdamRule& rule, kernels::GradientUse use);
 
 // Adafactor keeps rows and columns of what has two axes or more.
