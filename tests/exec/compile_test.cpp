@@ -89,7 +89,9 @@ Outcome compiled(const Data& data, const CompileOptions& options) {
   for (int i = 0; i < kSteps; ++i) step(data.batch());
   auto all = variables(model);
   for (const Variable& v : adam.state()) all.push_back(v);
-  return {bytes_of(all), step.plan()};
+  Outcome o{bytes_of(all), step.plan()};
+  o.plan.programs.clear();  // which hold the variables
+  return o;
 }
 
 TEST(Compile, GivesTheBitsOfEager) {
@@ -123,6 +125,51 @@ TEST(Compile, TheForecastAddsUp) {
     EXPECT_LE(sum, p.forecast.process + 4096) << p;  // each buffer's is rounded up
     EXPECT_GE(sum + p.arena / 100 + 8192, p.forecast.process) << p;  // what packing adds
   }
+}
+
+// Tensors that the program made for itself are bytes of the process too.
+TEST(Compile, WhatTheProgramHoldsIsCounted) {
+  const Data data(64);
+  const plan::Plan before = compiled(data, {}).plan;
+  const Tensor mine = random::normal({1024, 2048}, 0, 1, 1, 4);  // 8 MiB
+  const plan::Plan after = compiled(data, {}).plan;
+  constexpr std::uint64_t kMine = 8 << 20, kSlack = 5 << 20;  // a step of the reserve may come too
+  EXPECT_GE(after.minimum, before.minimum + kMine);
+  EXPECT_LE(after.minimum, before.minimum + kMine + kSlack);
+  EXPECT_GE(after.forecast.process + (1 << 20), before.forecast.process + kMine);
+}
+
+TEST(Compile, BatchesAreTakenByName) {
+  auto step = compile({{"x", {{2, 3}, DType::f32}}, {"y", {{2, 3}, DType::f32}}}, {},
+                      [](const Batch& b) { return b["x"] - b["y"]; });
+  const Tensor x = Tensor::full({2, 3}, 5.0f), y = Tensor::full({2, 3}, 2.0f);
+  const auto expected = std::vector<float>(6, 3.0f);
+  EXPECT_EQ(step(Batch{{"x", x}, {"y", y}}).to_vector<float>(), expected);
+  EXPECT_EQ(step(Batch{{"y", y}, {"x", x}}).to_vector<float>(), expected);
+  EXPECT_EQ(step(Batch{{"z", x}, {"y", y}, {"x", x}}).to_vector<float>(), expected);
+  try {
+    step(Batch{{"image", x}, {"y", y}});
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("no column \"x\"; there is image, y"), std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(Compile, OptionsWithoutMeaningAreRefused) {
+  const auto error = [](const CompileOptions& options) -> std::string {
+    try {
+      compile({{"x", {{2, 3}, DType::f32}}}, options, [](const Batch& b) { return relu(b["x"]); });
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error({.rows = -3}).find(".rows is -3"), std::string::npos);
+  EXPECT_NE(error({.plans = 0}).find(".plans is 0"), std::string::npos);
+  EXPECT_NE(error({.spill_directory = "/no/such"}).find("\"/no/such\" is no directory"),
+            std::string::npos);
+  EXPECT_EQ(error({.spill = false, .spill_directory = "/no/such"}), "");
 }
 
 TEST(Compile, BelowTheMinimumIsRefusedWithAMenu) {

@@ -108,8 +108,10 @@ TEST(Stream, WhatTheProgramWritesBetweenStepsIsUsed) {
 // torn and refuses to go on.
 TEST(Stream, AFailedTransferLeavesNoMixture) {
   const optim::AdamWOptions options{.lr = 1e-2};
-  Trial<optim::AdamW> first(options);
-  const CompileOptions compile_options = tight(first);
+  const CompileOptions compile_options = [&] {  // what is held here would count there
+    Trial<optim::AdamW> first(options);
+    return tight(first);
+  }();
   int whole = 0, torn = 0;
   for (const bool write : {true, false})
     for (const std::uint64_t nth : {1, 2, 5, 9, 13}) {

@@ -78,7 +78,10 @@ std::vector<std::byte> trained(const Make& make, const LossOf& loss_of, const Ba
     for (const Tensor& t : batch.values()) specs.push_back(t.spec());
     auto step = compile(BatchSpec(std::make_shared<Names>(batch.names()), specs), how.compile, fn);
     for (int i = 0; i < 3; ++i) step(batch);
-    if (plan) *plan = step.plan();
+    if (plan) {
+      *plan = step.plan();
+      plan->programs.clear();  // which hold the variables
+    }
   }
   return bytes_of(variables(model));
 }

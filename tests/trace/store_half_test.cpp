@@ -71,6 +71,7 @@ Outcome train(const CompileOptions& options, int steps) {
   o.arena = step.plan().arena;
   o.text = to_string(step.plan());
   o.plan = step.plan();
+  o.plan.programs.clear();  // which hold the variables
   return o;
 }
 

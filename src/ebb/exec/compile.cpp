@@ -5,7 +5,9 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <list>
+#include <system_error>
 
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
@@ -77,7 +79,9 @@ plan::Surroundings around(std::span<const Spec> inputs) {
   for (const Spec& s : inputs) a.batches += plan::aligned(s.bytes());
   // Rounded, so that a scalar more or less does not move the smallest budget.
   constexpr std::uint64_t kStep = 64 << 10;
-  a.batches += (ledger::of(Category::data).live + kStep - 1) / kStep * kStep;
+  const std::uint64_t data = ledger::of(Category::data).live;
+  a.batches += (data + kStep - 1) / kStep * kStep;
+  a.others = ledger::total().live - data;
   a.spill_memory = 2 * kMiB;
   return a;
 }
@@ -92,6 +96,18 @@ plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& in
       *first = trace::trace(fn, specs, trace::Part::first);
     return trace::trace(fn, specs, part, first.get());
   };
+}
+
+void check(const CompileOptions& o) {
+  if (o.rows < 0)
+    throw Error(fmt::format("compile: .rows is {}; expected 0 (the planner's choice) or more", o.rows));
+  if (o.plans < 1)
+    throw Error(fmt::format("compile: .plans is {}; expected 1 or more", o.plans));
+  std::error_code failed;
+  if (o.spill && !o.spill_directory.empty() && !std::filesystem::is_directory(o.spill_directory, failed))
+    throw FileError(fmt::format("compile: .spill_directory \"{}\" is no directory; name one that is "
+                                "there, or set .spill = false",
+                                o.spill_directory));
 }
 
 // Whether there is more than one plan, so that a smallest budget is of interest.
@@ -182,6 +198,7 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   State& s = *state_;
   s.names = std::move(names);
   s.options = std::move(options);
+  check(s.options);
   s.fn = std::move(fn);
   if (s.options.memory.automatic) {
     const process::Available available = process::available();
@@ -217,6 +234,14 @@ exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
     specs.push_back(spec);
   }
   return s.find(specs);
+}
+
+const std::vector<Tensor>& Compiled::run(const Batch& batch) {
+  const Names& names = *state_->names;
+  if (batch.names() == names) return run(batch.values());
+  std::vector<Tensor> inputs;  // in another order, or among others
+  for (const std::string& name : names) inputs.push_back(batch[name]);
+  return run(inputs);
 }
 
 const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {

@@ -37,6 +37,7 @@ class Compiled {
   Compiled& operator=(Compiled&&) noexcept;
 
   const std::vector<Tensor>& run(std::span<const Tensor> inputs);
+  const std::vector<Tensor>& run(const Batch& batch);  // by name
   // Results go to these places, as large as they are.
   void run_into(std::span<const Tensor> inputs, std::span<std::byte* const> results);
   const plan::Plan& plan()
@@ -83,7 +84,7 @@ template <class R>
 class Step {
  public:
   explicit Step(exec::Compiled compiled) : compiled_(std::move(compiled)) {}
-  R operator()(const Batch& batch) { return exec::from_tensors<R>(compiled_.run(batch.values())); }
+  R operator()(const Batch& batch) { return exec::from_tensors<R>(compiled_.run(batch)); }
   R operator()(std::span<const Tensor> inputs) {
     return exec::from_tensors<R>(compiled_.run(inputs));
   }

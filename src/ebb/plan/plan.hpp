@@ -140,11 +140,15 @@ struct Plan {
 std::string to_string(const Plan& plan);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
 
+// A budget as people read it, rounded up: what it says is enough.
+std::string enough(std::uint64_t budget);
+
 // What stands in memory beside the arena.
 struct Surroundings {
   std::uint64_t runtime = 0;       // measured
   std::uint64_t reserve = 0;       // rounded up
   std::uint64_t batches = 0;       // what the data set holds, and the batch at hand
+  std::uint64_t others = 0;        // all else in the Ledger, the step's own variables among it
   std::uint64_t spill_memory = 0;  // what a spill file needs in memory
 };
 

@@ -274,7 +274,7 @@ class Planner {
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
     if (stored != DType::f32) c.label = Allow::approximate;
-    c.given = around_.batches + constants_of(passes) + results();
+    c.given = around_.batches + others() + constants_of(passes) + results();
     c.fixed = around_.reserve + c.given;
     if (spilling != Spilling::none) c.fixed += around_.spill_memory;
     if (spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
@@ -287,6 +287,17 @@ class Planner {
       minimum_ = std::min(minimum_, bytes);
     }
     candidates_.push_back(std::move(c));
+  }
+
+  // What the program holds that is neither the step's nor its data: its own tensors, other models.
+  // Rounded, so that a scalar more or less does not move the smallest budget.
+  std::uint64_t others() const {
+    std::uint64_t own = 0;
+    for (const Variable& v : whole_.variables)
+      if (v.in_memory()) own += v.spec().bytes();
+    for (const Tensor& t : whole_.constants) own += t.spec().bytes();
+    constexpr std::uint64_t kStep = 64 << 10;
+    return around_.others > own ? (around_.others - own) / kStep * kStep : 0;
   }
 
   // Some points of the frontier, evenly from the smallest to the fastest, with what they do.
@@ -385,13 +396,14 @@ class Planner {
     std::string menu;
     for (const Way& w : p.frontier)
       menu += fmt::format("\n  {:>10}  {:>8.1f} ms a step  {:<13}  {}",
-                          to_string(ByteSize{w.budget}), w.seconds * 1e3, name(w.label), w.text());
+                          enough(std::max(w.budget, p.minimum)), w.seconds * 1e3, name(w.label),
+                          w.text());
     menu += hint();
     throw BudgetTooSmall(
         fmt::format(
             "the budget of {} ({} bytes) is too small: the smallest that does is {} ({} bytes); "
             "ways to fit, each with its time and label:{}",
-            to_string(ByteSize{p.budget}), p.budget, to_string(ByteSize{p.minimum}), p.minimum,
+            to_string(ByteSize{p.budget}), p.budget, enough(p.minimum), p.minimum,
             menu),
         p.minimum);
   }

@@ -25,7 +25,7 @@ std::string time(double seconds) {
 }
 
 std::string line(const Way& w, double fastest) {
-  return fmt::format("{:>10}  {:>9}  {:>+5.0f}%  {:<13}  {}", readable(w.budget), time(w.seconds),
+  return fmt::format("{:>10}  {:>9}  {:>+5.0f}%  {:<13}  {}", enough(w.budget), time(w.seconds),
                      fastest > 0 ? (w.seconds / fastest - 1) * 100 : 0.0, name(w.label), w.text());
 }
 
@@ -38,6 +38,13 @@ std::string json_of(const Way& w) {
 }
 
 }  // namespace
+
+std::string enough(std::uint64_t budget) {
+  std::uint64_t unit = 1;
+  while (budget / unit >= 1024) unit *= 1024;
+  const std::uint64_t hundredths = (budget % unit * 100 + unit - 1) / unit;
+  return readable(budget / unit * unit + (hundredths * unit + 99) / 100);
+}
 
 std::string Way::text() const {
   std::string text;
@@ -63,8 +70,8 @@ std::string to_string(const Plan& p) {
   }
   fmt::format_to(to, "{} ({})\n", p.way.text(), name(p.way.label));
   if (!p.approximate.empty()) fmt::format_to(to, "  approximate           {}\n", p.approximate);
-  fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {}\n",
-                 readable(f.process), readable(f.arena), readable(f.runtime));
+  fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {} ({} set aside)\n",
+                 readable(f.process), readable(f.arena), readable(f.runtime), readable(f.reserve));
   fmt::format_to(to, "  at the peak ({})\n", f.op.empty() ? "nothing runs" : f.op);
   for (int c = 0; c < kCategories; ++c)
     if (f.at_peak[c])
@@ -72,7 +79,7 @@ std::string to_string(const Plan& p) {
                      readable(f.at_peak[c]));
   fmt::format_to(to, "  time a step           {:>10}   {:+.0f}% against no budget\n",
                  time(f.seconds), f.overhead() * 100);
-  fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", readable(p.minimum),
+  fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", enough(p.minimum),
                  p.minimum);
   if (p.frontier.size() > 1) {
     out += "  budget      time a step          label          how\n";
