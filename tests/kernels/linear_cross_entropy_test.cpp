@@ -117,6 +117,39 @@ TYPED_TEST(LinearLossOf, IsTheLossOfTheProduct) {
   });
 }
 
+// dx and the loss without dweight, and dweight class by class after them: the bits of all at once.
+TYPED_TEST(LinearLossOf, ClassesByThemselvesHaveTheBitsOfTheWhole) {
+  using T = TypeParam;
+  for (const double smoothing : {0.0, 0.1})
+    for (const std::size_t rows : {1, 37, 1100}) {  // the last in two tiles of rows
+      const Linear<T> p(rows, 1300, 24, smoothing);
+      const LinearShape& s = p.shape;
+      const auto whole = p.run({rows}, 1 << 30);
+      Values<T> apart(whole.size()), sums(2 * rows);
+      T sum = T(0.25);
+      std::int64_t count = 1000;
+      Bytes scratch(linear_scratch(s, linear_tiles(s, 1 << 20)));
+      linear_cross_entropy_backward<T, std::int32_t>(
+          s, p.x.data(), p.weight.data(), p.labels.data(), p.targets,
+          {T(1.5), apart.data() + 2 + p.weight.size(), nullptr, true, sums.data()}, &sum, &count,
+          std::span(scratch));
+      apart[0] = sum;
+      apart[1] = static_cast<T>(count);
+      std::size_t first = 0;
+      for (const std::size_t end : {1, 500, 513, 1300}) {
+        LinearShape some = s;
+        some.classes = end - first;
+        Bytes more(linear_dweight_scratch(some));
+        linear_cross_entropy_dweight<T, std::int32_t>(
+            some, p.x.data(), p.weight.data() + first * s.width, p.labels.data(), p.targets,
+            {T(1.5), sums.data(), apart.data() + 2 + first * s.width, true, first, s.classes},
+            std::span(more));
+        first = end;
+      }
+      EXPECT_TRUE(same_bits(whole, apart)) << rows << " rows, smoothing " << smoothing;
+    }
+}
+
 // Whatever the scratch, the threads and the parts: the bits of all logits at once.
 TYPED_TEST(LinearLossOf, TilesDoNotShow) {
   const Linear<TypeParam> p(150, 5000, 24, 0.1);

@@ -128,6 +128,16 @@ void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T
   }
 }
 
+template <class T, class I>
+void scatter_add_some(std::size_t first, std::size_t rows, std::size_t inner, const T* u,
+                      const I* indices, std::size_t count, T* y) {
+  for (std::size_t j = 0; j < count; ++j) {
+    const std::size_t row = static_cast<std::size_t>(indices[j]) - first;  // below it: very large
+    if (row >= rows) continue;
+    for (std::size_t c = 0; c < inner; ++c) y[row * inner + c] += u[j * inner + c];
+  }
+}
+
 template <class I>
 void take_along(std::size_t outer, std::size_t size, std::size_t inner, std::size_t element,
                 const void* x, const I* indices, std::size_t count, void* y) {
@@ -184,6 +194,8 @@ void one_hot(const I* indices, std::size_t count, std::size_t depth, std::size_t
 #define EBB_SUMS(T, I)                                                                         \
   template void scatter_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,   \
                                   std::size_t, T*);                                            \
+  template void scatter_add_some<T, I>(std::size_t, std::size_t, std::size_t, const T*,        \
+                                       const I*, std::size_t, T*);                             \
   template void put_along_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*, \
                                     std::size_t, T*);
 #define EBB_INDEX(I)                                                                             \

@@ -27,6 +27,11 @@ template <class T, class I>
 void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T* u,
                  const I* indices, std::size_t count, T* y);
 
+// Of y[indices[j]] += u[j], what goes to `rows` rows from `first` on. y: those rows.
+template <class T, class I>
+void scatter_add_some(std::size_t first, std::size_t rows, std::size_t inner, const T* u,
+                      const I* indices, std::size_t count, T* y);
+
 // y[o][j][i] = x[o][indices[o][j][i]][i], elements of `element` bytes.
 template <class I>
 void take_along(std::size_t outer, std::size_t size, std::size_t inner, std::size_t element,

@@ -71,15 +71,16 @@ struct Layout {
 template <class T, class Label>
 class Work {
  public:
-  Work(const LinearShape& shape, const T* x, const T* weight, const Label* labels,
-       const SparseTargets& targets, std::span<std::byte> scratch)
+  Work(const LinearShape& shape, const LinearTiles& tiles, const T* x, const T* weight,
+       const Label* labels, const SparseTargets& targets, std::span<std::byte> scratch)
       : shape_(shape),
-        tiles_(linear_tiles(shape, scratch.size())),
+        tiles_(tiles),
         x_(x),
         weight_(weight),
         labels_(labels),
         ignore_(targets.ignore_index),
-        smoothing_(static_cast<T>(targets.smoothing)) {
+        smoothing_(static_cast<T>(targets.smoothing)),
+        all_classes_(shape.classes) {
     const Layout layout(shape, tiles_);
     products_ = scratch.first(layout.products);
     rows_ = reinterpret_cast<LinearRow<T>*>(scratch.data() + layout.products);
@@ -97,12 +98,14 @@ class Work {
       }
       add_losses(sum, count);
       if (gradients == nullptr) continue;
+      if (gradients->row_sums != nullptr) give_sums(gradients->row_sums + 2 * first_);
       T* dx = gradients->dx + first_ * shape_.width;
       for (std::size_t c = 0; c < shape_.classes; c += tiles_.classes) {
         const Products p = tile(c);
         if (!tiles_.keep) gemm(p.to_logits(), products_);
         to_gradient(p, c, gradients->upstream);
         gemm(p.to_dx(dx, c == 0), products_);
+        if (gradients->dweight == nullptr) continue;
         gemm(p.to_dweight(gradients->dweight + c * shape_.width,
                           gradients->from_zero && first_ == 0),
              products_);
@@ -110,8 +113,27 @@ class Work {
     }
     if (gradients == nullptr) return;
     if (shape_.classes == 0) std::fill_n(gradients->dx, shape_.rows * shape_.width, T(0));
-    if (shape_.rows == 0 && gradients->from_zero)
+    if (shape_.rows == 0 && gradients->from_zero && gradients->dweight != nullptr)
       std::fill_n(gradients->dweight, shape_.classes * shape_.width, T(0));
+  }
+
+  // The classes at hand are some of all.
+  void run(const LinearDweight<T>& gradient) {
+    first_class_ = gradient.first;
+    all_classes_ = gradient.all;
+    for (first_ = 0; first_ < shape_.rows; first_ += tiles_.rows) {
+      r_ = std::min(tiles_.rows, shape_.rows - first_);
+      take_sums(gradient.row_sums + 2 * first_);
+      for (std::size_t c = 0; c < shape_.classes; c += tiles_.classes) {
+        const Products p = tile(c);
+        gemm(p.to_logits(), products_);
+        to_gradient(p, c, gradient.upstream);
+        gemm(p.to_dweight(gradient.dweight + c * shape_.width, gradient.from_zero && first_ == 0),
+             products_);
+      }
+    }
+    if (shape_.rows == 0 && gradient.from_zero)
+      std::fill_n(gradient.dweight, shape_.classes * shape_.width, T(0));
   }
 
  private:
@@ -128,9 +150,19 @@ class Work {
     pool::parallel_for(r_, grain_for(cost), [&](std::size_t begin, std::size_t end) {
       for (std::size_t row = begin; row < end; ++row) {
         f(row, static_cast<T*>(p.logits) + row * p.ld(),
-          static_cast<std::size_t>(labels_[first_ + row]) - c);
+          static_cast<std::size_t>(labels_[first_ + row]) - first_class_ - c);
       }
     });
+  }
+  void give_sums(T* to) const {
+    for (std::size_t row = 0; row < r_; ++row) {
+      to[2 * row] = rows_[row].max;
+      to[2 * row + 1] = rows_[row].sum;
+    }
+  }
+  void take_sums(const T* from) {
+    for (std::size_t row = 0; row < r_; ++row)
+      rows_[row] = {.max = from[2 * row], .sum = from[2 * row + 1]};
   }
   bool ignored(std::size_t row) const { return labels_[first_ + row] == ignore_; }
 
@@ -151,7 +183,7 @@ class Work {
   }
 
   void to_gradient(const Products& p, std::size_t c, T upstream) {
-    const T spread = upstream * (smoothing_ / static_cast<T>(shape_.classes));
+    const T spread = upstream * (smoothing_ / static_cast<T>(all_classes_));
     each_row(p, c, [&](std::size_t row, T* logits, std::size_t label) {
       if (ignored(row)) {
         std::fill_n(logits, p.c, T(0));
@@ -173,6 +205,7 @@ class Work {
   LinearRow<T>* rows_;
   std::byte* logits_;
   std::size_t first_ = 0, r_ = 0;  // rows of the tile at hand
+  std::size_t first_class_ = 0, all_classes_;
 };
 
 }  // namespace
@@ -205,7 +238,8 @@ template <class T, class Label>
 void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
                           const Label* labels, const SparseTargets& targets, T* sum,
                           std::int64_t* count, std::span<std::byte> scratch) {
-  Work<T, Label>(shape, x, weight, labels, targets, scratch).run(nullptr, sum, count);
+  Work<T, Label>(shape, linear_tiles(shape, scratch.size()), x, weight, labels, targets, scratch)
+      .run(nullptr, sum, count);
 }
 
 template <class T, class Label>
@@ -213,7 +247,29 @@ void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T
                                    const Label* labels, const SparseTargets& targets,
                                    const LinearGradients<T>& gradients, T* sum,
                                    std::int64_t* count, std::span<std::byte> scratch) {
-  Work<T, Label>(shape, x, weight, labels, targets, scratch).run(&gradients, sum, count);
+  Work<T, Label>(shape, linear_tiles(shape, scratch.size()), x, weight, labels, targets, scratch)
+      .run(&gradients, sum, count);
+}
+
+namespace {
+
+LinearTiles dweight_tiles(const LinearShape& shape) {
+  const std::size_t rows = std::max<std::size_t>(1, shape.rows);
+  return {ceil_div(rows, ceil_div(rows, kMostRows)),
+          std::clamp<std::size_t>(shape.classes, 1, kMostClasses), false};
+}
+
+}  // namespace
+
+std::size_t linear_dweight_scratch(const LinearShape& shape) {
+  return linear_scratch(shape, dweight_tiles(shape));
+}
+
+template <class T, class Label>
+void linear_cross_entropy_dweight(const LinearShape& shape, const T* x, const T* weight,
+                                  const Label* labels, const SparseTargets& targets,
+                                  const LinearDweight<T>& gradient, std::span<std::byte> scratch) {
+  Work<T, Label>(shape, dweight_tiles(shape), x, weight, labels, targets, scratch).run(gradient);
 }
 
 #define EBB_LINEAR(T, Label)                                                                     \
@@ -223,7 +279,10 @@ void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T
   template void linear_cross_entropy_backward(const LinearShape&, const T*, const T*,            \
                                               const Label*, const SparseTargets&,                \
                                               const LinearGradients<T>&, T*, std::int64_t*,      \
-                                              std::span<std::byte>);
+                                              std::span<std::byte>);                             \
+  template void linear_cross_entropy_dweight(const LinearShape&, const T*, const T*,             \
+                                             const Label*, const SparseTargets&,                 \
+                                             const LinearDweight<T>&, std::span<std::byte>);
 EBB_LINEAR(float, std::int32_t)
 EBB_LINEAR(float, std::int64_t)
 EBB_LINEAR(double, std::int32_t)

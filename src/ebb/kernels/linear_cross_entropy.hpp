@@ -46,18 +46,35 @@ void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
                           std::int64_t* count, std::span<std::byte> scratch);
 
 // The gradients of the sum, times upstream; and sum and count as above. dweight is added to what
-// is there, or with `from_zero` written.
+// is there, or with `from_zero` written; null: it is not made.
 template <class T>
 struct LinearGradients {
   T upstream;
   T* dx;
   T* dweight;
   bool from_zero;
+  T* row_sums = nullptr;  // (rows, 2), where given: what linear_cross_entropy_dweight goes on from
 };
 template <class T, class Label>
 void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T* weight,
                                    const Label* labels, const SparseTargets& targets,
                                    const LinearGradients<T>& gradients, T* sum,
                                    std::int64_t* count, std::span<std::byte> scratch);
+
+// dweight of some classes alone, in the bits it has above. shape.classes and `weight` are those
+// classes; `first` is their first one, of `all`. Logits are made once more.
+template <class T>
+struct LinearDweight {
+  T upstream;
+  const T* row_sums;
+  T* dweight;
+  bool from_zero;
+  std::size_t first, all;
+};
+std::size_t linear_dweight_scratch(const LinearShape& shape);
+template <class T, class Label>
+void linear_cross_entropy_dweight(const LinearShape& shape, const T* x, const T* weight,
+                                  const Label* labels, const SparseTargets& targets,
+                                  const LinearDweight<T>& gradient, std::span<std::byte> scratch);
 
 }  // namespace ebb::kernels

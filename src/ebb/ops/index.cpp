@@ -157,6 +157,23 @@ void ScatterAdd::run(Ins in, Out y, Scratch) const {
   });
 }
 
+std::optional<std::uint32_t> ScatterAdd::cut_by_rows(Specs) const {
+  if (axis != 0) return {};
+  return overwrites(0);
+}
+
+void ScatterAdd::run_some_rows(Ins in, Out rows, std::int64_t first, Scratch) const {
+  const layout::Along a(rows.shape(), 0);
+  with_indices(name, in[0], size, "a table of", *rows.spec, 0, [&](auto* all, std::size_t count) {
+    start(in, accumulate, rows);
+    with_summable(rows.dtype(), [&](auto zero) {
+      using T = decltype(zero);
+      kernels::scatter_add_some(static_cast<std::size_t>(first), a.size, a.inner, in[1].as<T>(),
+                                all, count, rows.as<T>());
+    });
+  });
+}
+
 void ScatterAdd::grad(Back& b) const {
   if (b.wants(1)) b.give(1, gather(b.d(), b.in(0), axis));
   if (accumulate && b.wants(2)) b.give(2, b.d());

@@ -4,6 +4,8 @@
 // What is added to one element is added in the order of the indices, starting from what is there.
 #pragma once
 
+#include <optional>
+
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/rows_rule.hpp"
 
@@ -43,6 +45,9 @@ struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accu
            rule::linear(batch, 0b010 | sum);
   }
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
+  std::optional<std::uint32_t> cut_by_rows(Specs in) const;  // ebb/ops/some_rows.hpp
+  std::size_t some_rows_scratch(Specs, std::int64_t) const { return 0; }
+  void run_some_rows(Ins in, Out rows, std::int64_t first, Scratch) const;
 };
 
 struct TakeAlong {  // y[…, j, …] = x[…, indices[…, j, …], …]; shapes agree beside the axis

@@ -57,6 +57,16 @@ std::size_t scratch_within(const kernels::LinearShape& shape, std::size_t most) 
   return kernels::linear_scratch(shape, kernels::linear_tiles(shape, most));
 }
 
+// Of `products` products; one more where the logits are not kept.
+double slowdown_within(const kernels::LinearShape& shape, int products, std::size_t scratch) {
+  // Each tile of rows reads the weight twice and its gradient once, and writes that.
+  const auto time = [&](std::size_t bytes) {
+    const auto tiles = kernels::linear_tiles(shape, bytes);
+    return (products + !tiles.keep) * (1 + 8 / static_cast<double>(tiles.rows));
+  };
+  return time(scratch) / time(kMostScratch);
+}
+
 double product_flops(const kernels::LinearShape& s) {
   return 2.0 * static_cast<double>(s.rows) * static_cast<double>(s.classes) *
          static_cast<double>(s.width);
@@ -140,13 +150,7 @@ std::size_t LinearCrossEntropyBackward::least_scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], true), kLittleScratch);
 }
 double LinearCrossEntropyBackward::slowdown(Specs in, std::size_t scratch) const {
-  const auto s = sizes(in[0], in[1], true);
-  // Each tile of rows reads the weight twice and its gradient once, and writes that.
-  const auto time = [&](std::size_t bytes) {
-    const auto tiles = kernels::linear_tiles(s, bytes);
-    return (tiles.keep ? 3 : 4) * (1 + 8 / static_cast<double>(tiles.rows));
-  };
-  return time(scratch) / time(kMostScratch);
+  return slowdown_within(sizes(in[0], in[1], true), 3, scratch);
 }
 
 void LinearCrossEntropyBackward::run(Ins in, Out dweight, Out dx, Out sum, Out count,
@@ -176,6 +180,71 @@ Rows LinearCrossEntropyBackward::rows(const Carried& batch, int output) const {
 Covered LinearCrossEntropyBackward::covered() const {
   const LinearCrossEntropy op{targets};
   return {.op = {op_type<LinearCrossEntropy>(), &op}, .inputs = 3, .from = 2};
+}
+
+std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
+  const auto whole = LinearCrossEntropyBackward{targets}.shape(in);
+  const auto rows = static_cast<std::int64_t>(sizes(in[0], in[1], true).rows);
+  return {whole[1], whole[2], whole[3], Spec{{rows, 2}, in[0].dtype}};
+}
+Cost LinearCrossEntropyDx::cost(Specs in) const {
+  return {2 * product_flops(sizes(in[0], in[1], true)),
+          2.0 * static_cast<double>(in[0].bytes()) + static_cast<double>(in[1].bytes())};
+}
+std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
+  return scratch_within(sizes(in[0], in[1], true), kMostScratch);
+}
+std::size_t LinearCrossEntropyDx::least_scratch(Specs in) const {
+  return scratch_within(sizes(in[0], in[1], true), kLittleScratch);
+}
+double LinearCrossEntropyDx::slowdown(Specs in, std::size_t scratch) const {
+  return slowdown_within(sizes(in[0], in[1], true), 2, scratch);
+}
+
+void LinearCrossEntropyDx::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
+                               Scratch scratch) const {
+  const auto s = sizes(*in[0].spec, *in[1].spec, true);
+  with_types(name, in[0].dtype(), in[2], s.classes, targets.ignore_index,
+             [&](auto zero, const auto* all) {
+               using T = decltype(zero);
+               *sum.as<T>() = 0;
+               *count.as<std::int64_t>() = 0;
+               kernels::linear_cross_entropy_backward<T>(
+                   s, in[0].as<T>(), in[1].as<T>(), all, targets,
+                   {*in[3].as<T>(), dx.as<T>(), nullptr, false, row_sums.as<T>()}, sum.as<T>(),
+                   count.as<std::int64_t>(), scratch);
+             });
+}
+
+Spec LinearCrossEntropyDweight::shape(Specs in) const {
+  check(name, in[0], in[1], in[2], targets.smoothing);
+  return in[1];
+}
+Cost LinearCrossEntropyDweight::cost(Specs in) const {
+  return {2 * product_flops(sizes(in[0], in[1], true)),
+          static_cast<double>(in[0].bytes()) + 2.0 * static_cast<double>(in[1].bytes())};
+}
+std::size_t LinearCrossEntropyDweight::some_rows_scratch(Specs in, std::int64_t some) const {
+  auto s = sizes(in[0], in[1], true);
+  s.classes = static_cast<std::size_t>(some);
+  return kernels::linear_dweight_scratch(s);
+}
+
+void LinearCrossEntropyDweight::run_some_rows(Ins in, Out dweight, std::int64_t first,
+                                              Scratch scratch) const {
+  const auto s = sizes(*in[0].spec, *in[1].spec, true);
+  const auto all_classes = static_cast<std::size_t>(classes);
+  with_types(name, in[0].dtype(), in[2], all_classes, targets.ignore_index,
+             [&](auto zero, const auto* all) {
+               using T = decltype(zero);
+               if (dweight_so_far && in[5].data != dweight.data)
+                 std::memcpy(dweight.data, in[5].data, dweight.spec->bytes());
+               kernels::linear_cross_entropy_dweight<T>(
+                   s, in[0].as<T>(), in[1].as<T>(), all, targets,
+                   {*in[3].as<T>(), in[4].as<T>(), dweight.as<T>(), !dweight_so_far,
+                    static_cast<std::size_t>(first), all_classes},
+                   scratch);
+             });
 }
 
 // With g = dsum * (softmax(logits) - target), the way back is dweight = gᵀ · x and dx = g · weight.

@@ -2,6 +2,8 @@
 // far larger than x or the weight's gradient where there are many classes, never stand as a whole.
 #pragma once
 
+#include <optional>
+
 #include "ebb/ops/loss.hpp"
 
 namespace ebb::ops {
@@ -45,6 +47,41 @@ struct LinearCrossEntropyBackward {
   Rows rows(const Carried& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output == 0 && dweight_so_far ? 0b10000 : 0; }
   Covered covered() const;
+};
+
+// The two halves of the op above, for whoever needs dweight later, or never as a whole; a pass puts
+// them in its place (ebb/trace/by_rows.hpp). Together they make the logits once more than it does.
+//
+// x, weight, labels, gradient of the sum () → dx, sum, count, row sums (rows, 2).
+struct LinearCrossEntropyDx {
+  static constexpr auto name = "linear_cross_entropy_dx";
+  static constexpr bool unlisted = true;
+  kernels::SparseTargets targets{};
+  bool operator==(const LinearCrossEntropyDx&) const = default;
+  std::array<Spec, 4> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  std::size_t least_scratch(Specs in) const;
+  double slowdown(Specs in, std::size_t scratch) const;
+  void run(Ins in, Out dx, Out sum, Out count, Out row_sums, Scratch scratch) const;
+};
+
+// x, weight, labels, gradient of the sum (), row sums (rows, 2)[, dweight so far] → dweight.
+struct LinearCrossEntropyDweight {
+  static constexpr auto name = "linear_cross_entropy_dweight";
+  static constexpr bool unlisted = true;
+  kernels::SparseTargets targets{};
+  std::int64_t classes = 0;     // of the whole weight
+  bool dweight_so_far = false;  // is given
+  bool operator==(const LinearCrossEntropyDweight&) const = default;
+  Spec shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const { return some_rows_scratch(in, in[1].shape[0]); }
+  void run(Ins in, Out dweight, Scratch scratch) const { run_some_rows(in, dweight, 0, scratch); }
+  std::uint32_t overwrites(int) const { return dweight_so_far ? 0b100000 : 0; }
+  std::optional<std::uint32_t> cut_by_rows(Specs) const { return 0b10 | overwrites(0); }
+  std::size_t some_rows_scratch(Specs in, std::int64_t classes) const;
+  void run_some_rows(Ins in, Out dweight, std::int64_t first, Scratch scratch) const;
 };
 
 }  // namespace ebb::ops

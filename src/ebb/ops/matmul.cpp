@@ -192,6 +192,38 @@ void Matmul::run(Ins in, Out y, Scratch scratch) const {
   }
 }
 
+std::optional<std::uint32_t> Matmul::cut_by_rows(Specs in) const {
+  if (in[0].rank() != 2 || in[1].rank() != 2 || is_half(shape(in).dtype)) return {};
+  return (transpose_a ? 0u : 0b001u) | overwrites(0);
+}
+
+namespace {
+
+// `rows` of the product of two matrices, the first of which is whole where it is transposed.
+Gemm some_rows(const Matmul& op, const Spec& a, const Spec& b, std::int64_t rows, DType y) {
+  Gemm g = products_of(op, a, b, {{rows, sides(b, op.transpose_b).columns}, y}).batch.first;
+  g.m = static_cast<std::size_t>(rows);
+  return g;
+}
+
+}  // namespace
+
+std::size_t Matmul::some_rows_scratch(Specs in, std::int64_t rows) const {
+  return kernels::gemm_scratch(some_rows(*this, in[0], in[1], rows, shape(in).dtype));
+}
+
+void Matmul::run_some_rows(Ins in, Out rows, std::int64_t first, Scratch scratch) const {
+  if (rows.size() == 0) return;
+  if (accumulate && in[2].data != rows.data)
+    std::memcpy(rows.data, in[2].data, rows.spec->bytes());
+  Gemm g = some_rows(*this, *in[0].spec, *in[1].spec, rows.shape()[0], rows.dtype());
+  const std::size_t column = static_cast<std::size_t>(first) * size_of(in[0].dtype());
+  g.a.data = in[0].as<std::byte>() + (transpose_a ? column : 0);
+  g.b.data = in[1].data;
+  g.c = rows.data;
+  kernels::gemm(g, scratch);
+}
+
 // Along leading axes as in broadcasting; of two matrices, the rows of a are the product's, and a sum
 // over the rows of both is one over examples.
 Rows Matmul::rows(const Carried& batch, int) const {

@@ -5,6 +5,8 @@
 // f32. 16-bit values are widened as they are read and sums are kept in f32.
 #pragma once
 
+#include <optional>
+
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/rows_rule.hpp"
@@ -37,6 +39,9 @@ struct Matmul {
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
+  std::optional<std::uint32_t> cut_by_rows(Specs in) const;  // ebb/ops/some_rows.hpp
+  std::size_t some_rows_scratch(Specs in, std::int64_t rows) const;
+  void run_some_rows(Ins in, Out rows, std::int64_t first, Scratch scratch) const;
 };
 
 // x (…, in) · weightᵀ (out, in) + bias (out), activated. Inputs: x, weight and, where there is one,
