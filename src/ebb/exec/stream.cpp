@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "ebb/trace/by_rows.hpp"
+
 namespace ebb::exec {
 namespace {
 
-using plan::kPiece;
 using plan::kPiecesAtOnce;
 
 std::uint64_t turn(std::int64_t piece) { return static_cast<std::uint64_t>(piece) % kPiecesAtOnce; }
@@ -14,18 +15,21 @@ std::uint64_t turn(std::int64_t piece) { return static_cast<std::uint64_t>(piece
 
 Stream::Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
                ops::Ins in, ops::Outs out)
-    : type_(call.op.type()),
-      op_(call.op.attributes()),
+    : op_(call.op),
       cut_from_(stream.cut_from),
-      elements_(out[0].size()),
+      by_rows_(stream.by_rows),
+      memory_(stream.memory),
       in_(in.begin(), in.end()),
       out_(out.begin(), out.end()) {
+  const Spec& whole = *out[0].spec;
+  units_ = by_rows_ ? whole.shape[0] : whole.size();
+  piece_ = stream.piece / (whole.size() / units_);
   std::uint64_t offset = 0;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const plan::Lowered::Stream::Array& a = stream.arrays[i];
-    const std::uint64_t element = size_of(out[a.out].dtype());
-    arrays_.push_back({a.in, a.out, slots[i], element, offset, {}, {}});
-    offset += kPiecesAtOnce * static_cast<std::uint64_t>(kPiece) * element;
+    const std::uint64_t place = stream.place(size_of(out[a.out].dtype()));
+    arrays_.push_back({a.in, a.out, slots[i], unit(*out[a.out].spec), offset, place, {}, {}});
+    offset += kPiecesAtOnce * place;
   }
   for (const ops::In& i : in) in_specs_.push_back(*i.spec);
   for (const ops::Out& o : out) out_specs_.push_back(*o.spec);
@@ -33,34 +37,48 @@ Stream::Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std
   for (std::size_t i = 0; i < out_.size(); ++i) out_[i].spec = &out_specs_[i];
 }
 
+std::uint64_t Stream::unit(const Spec& spec) const {
+  return by_rows_ ? spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]) : size_of(spec.dtype);
+}
+
+void Stream::shape(Spec& spec, std::int64_t units) const {
+  if (!by_rows_) {
+    spec.shape = Shape{units};
+    return;
+  }
+  std::int64_t dims[Shape::kMaxRank];
+  std::copy(spec.shape.begin(), spec.shape.end(), dims);
+  dims[0] = units;
+  spec.shape = Shape(std::span(dims, static_cast<std::size_t>(spec.rank())));
+}
+
 std::int64_t Stream::size(std::int64_t piece) const {
-  return std::min(kPiece, elements_ - piece * kPiece);
+  return std::min(piece_, units_ - piece * piece_);
 }
 
 std::span<std::byte> Stream::place(const Array& a, std::int64_t piece, std::byte* memory) const {
-  return {memory + a.offset + turn(piece) * static_cast<std::uint64_t>(kPiece) * a.element,
-          static_cast<std::uint64_t>(size(piece)) * a.element};
+  return {memory + a.offset + turn(piece) * a.place,
+          static_cast<std::uint64_t>(size(piece)) * a.unit};
 }
 
 void Stream::fetch(Spill& file, std::int64_t piece, std::byte* memory) {
   for (Array& a : arrays_) {
     file.wait(a.writes[turn(piece)]);  // of the piece that was there before
-    a.reads[turn(piece)] = file.read(a.slot, static_cast<std::uint64_t>(piece * kPiece) * a.element,
+    a.reads[turn(piece)] = file.read(a.slot, static_cast<std::uint64_t>(piece * piece_) * a.unit,
                                      place(a, piece, memory));
   }
 }
 
 void Stream::cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memory) {
-  const Shape shape{size(piece)};
-  const auto first = static_cast<std::uint64_t>(piece * kPiece);
+  const auto first = static_cast<std::uint64_t>(piece * piece_);
   for (std::size_t i = 0; i < in.size(); ++i) in_[i].data = in[i].data;
   for (std::size_t i = cut_from_; i < in.size(); ++i) {
-    in_specs_[i].shape = shape;
-    in_[i].data = in[i].as<std::byte>() + first * size_of(in[i].dtype());
+    shape(in_specs_[i], size(piece));
+    in_[i].data = in[i].as<std::byte>() + first * unit(*in[i].spec);
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out_specs_[i].shape = shape;
-    out_[i].data = out[i].as<std::byte>() + first * size_of(out[i].dtype());
+    shape(out_specs_[i], size(piece));
+    out_[i].data = out[i].as<std::byte>() + first * unit(*out[i].spec);
   }
   for (const Array& a : arrays_) in_[a.in].data = out_[a.out].data = place(a, piece, memory).data();
 }
@@ -72,14 +90,15 @@ void Stream::begin(Spill& file, std::span<std::byte> memory) {
 }
 
 void Stream::run(Spill& file, ops::Ins in, ops::Outs out, std::span<std::byte> memory) {
-  for (std::int64_t piece = 0; piece * kPiece < elements_; ++piece) {
-    if ((piece + 1) * kPiece < elements_) fetch(file, piece + 1, memory.data());
+  for (std::int64_t piece = 0; piece * piece_ < units_; ++piece) {
+    if ((piece + 1) * piece_ < units_) fetch(file, piece + 1, memory.data());
     for (const Array& a : arrays_) file.wait(a.reads[turn(piece)]);
     cut(piece, in, out, memory.data());
-    type_.run(op_, in_, out_, {});
+    const ops::AnyOp op = by_rows_ ? trace::at_row(op_, piece * piece_) : op_;
+    op.type().run(op.attributes(), in_, out_, memory.subspan(memory_));
     for (Array& a : arrays_)
       a.writes[turn(piece)] =
-          file.write(a.slot, static_cast<std::uint64_t>(piece * kPiece) * a.element,
+          file.write(a.slot, static_cast<std::uint64_t>(piece * piece_) * a.unit,
                      place(a, piece, memory.data()));
   }
   for (const Array& a : arrays_)

@@ -1,6 +1,7 @@
 // An update whose state is too large for the budget: piece by piece, while the state goes from the
 // spill file through a few pieces of memory and back. What is read next, updated now and written
-// last are under way at once. It is written beside the old, as all that lies in the file.
+// last are under way at once. It is written beside the old, as all that lies in the file. Where the
+// update makes its gradient by rows, a piece is whole rows.
 #pragma once
 
 #include <cstdint>
@@ -28,19 +29,22 @@ class Stream {
   struct Array {
     std::size_t in, out;
     int slot;
-    std::uint64_t element;  // bytes
-    std::uint64_t offset;   // of its pieces in memory
+    std::uint64_t unit;           // bytes
+    std::uint64_t offset, place;  // of its pieces in memory, and from one to the next
     Spill::Ticket reads[plan::kPiecesAtOnce], writes[plan::kPiecesAtOnce];
   };
   std::int64_t size(std::int64_t piece) const;
+  std::uint64_t unit(const Spec& spec) const;  // bytes of an element, or of a row
+  void shape(Spec& spec, std::int64_t units) const;
   std::span<std::byte> place(const Array& a, std::int64_t piece, std::byte* memory) const;
   void fetch(Spill& file, std::int64_t piece, std::byte* memory);
   void cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memory);
 
-  const ops::OpType& type_;
-  const void* op_;
+  ops::AnyOp op_;
   std::size_t cut_from_;
-  std::int64_t elements_;
+  bool by_rows_;
+  std::int64_t piece_, units_;  // elements or rows of a piece, and of all
+  std::uint64_t memory_;        // bytes of all pieces; what follows is the op's
   std::vector<Array> arrays_;
   std::vector<Spec> in_specs_, out_specs_;  // of the piece at hand
   std::vector<ops::In> in_;

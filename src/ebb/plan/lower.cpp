@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ebb/optim/update_ops.hpp"
+#include "ebb/trace/by_rows.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -159,11 +160,16 @@ class Lowering {
 
   // Which outputs of the call are large state that it alone reads and replaces.
   void stream(const Call& call, Node& n) {
-    const std::optional<std::size_t> cut = ops::cut_from(call.op.type());
+    const trace::Rowwise* by_rows = trace::rowwise_of(call);
+    const std::optional<std::size_t> cut =
+        by_rows ? by_rows->cut_from : ops::cut_from(call.op.type());
     if (!stream_ || !cut) return;
-    const std::int64_t elements = trace_.values[call.out[0]].spec.size();
-    Lowered::Stream s{static_cast<Id>(out_.graph.nodes.size()), *cut, {}};
-    std::uint64_t bytes = 0, element = 0;
+    const Spec& param = trace_.values[call.out[0]].spec;
+    const std::int64_t elements = param.size();
+    Lowered::Stream s{static_cast<Id>(out_.graph.nodes.size()), *cut, kPiece, by_rows != nullptr,
+                      {}};
+    if (by_rows) s.piece = by_rows->at_once * (elements / param.shape[0]);
+    std::uint64_t bytes = 0;
     for (std::size_t k = 0; k < call.out.size(); ++k) {
       const Id b = out_.buffer_of[call.out[k]];
       const Value& named = trace_.values[out_.value_of[b]];
@@ -172,7 +178,7 @@ class Lowering {
       if (named.kind != Kind::variable || uses_[b] != 1 || in == call.in.end()) continue;
       s.arrays.push_back({static_cast<std::size_t>(in - call.in.begin()), k});
       bytes += named.spec.bytes();
-      element += size_of(named.spec.dtype);
+      s.memory += kPiecesAtOnce * s.place(size_of(named.spec.dtype));
     }
     if (s.arrays.empty() || elements <= kPiece * static_cast<std::int64_t>(kPiecesAtOnce) ||
         bytes * kWorthStreaming < out_.state_bytes)
@@ -184,7 +190,7 @@ class Lowering {
       out_.graph.buffers[b].spillable = false;
     }
     out_.streamed_bytes += bytes;
-    n.scratch += kPiecesAtOnce * static_cast<std::uint64_t>(kPiece) * element;
+    n.scratch += s.memory;
     n.seconds += static_cast<double>(bytes) * (1 / machine_.spill_read + 1 / machine_.spill_write);
     out_.streams.push_back(std::move(s));
   }
@@ -195,7 +201,10 @@ class Lowering {
     Node n;
     std::vector<Spec> specs;
     for (const Id id : call.in) specs.push_back(trace_.values[id].spec);
-    n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
+    if (const trace::Rowwise* by_rows = trace::rowwise_of(call))  // what is in it runs in turn
+      for (const ops::Cost& cost : by_rows->costs) n.seconds += machine_.seconds(cost);
+    else
+      n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
     n.scratch = aligned(type.scratch(call.op.attributes(), specs));
     tiles(n, call, specs);
     stream(call, n);

@@ -26,10 +26,14 @@ struct Lowered {
   struct Stream {  // a node that takes variables from the file and back, piece by piece, as it runs
     Id node;
     std::size_t cut_from;  // the call's first input that is cut; so are those after it, and outputs
+    std::int64_t piece;    // elements of a piece
+    bool by_rows;          // a piece is rows of the first axis, and the call is told which
+    std::uint64_t place(std::uint64_t element) const;  // bytes of a piece in memory
     struct Array {
       std::size_t in, out;  // of the call: the variable before and after. All others are in memory
     };
     std::vector<Array> arrays;
+    std::uint64_t memory = 0;  // bytes of all pieces at once: the start of the node's scratch
   };
   std::vector<Stream> streams;
   std::vector<bool> streamed;        // per buffer: never in memory whole, and 0 bytes in the graph
@@ -43,10 +47,15 @@ struct Lowered {
 // With `stream` large state that nothing but its update uses is not in memory at all.
 Lowered lower(const trace::Trace& trace, const Machine& machine, bool state, bool stream);
 
-// Of a streamed update: elements of a piece, and how many pieces of an array are in memory: one is
+// Of a streamed update: elements of a piece, at most, and how many pieces of an array are in memory: one is
 // read, one updated and one written.
 inline constexpr std::int64_t kPiece = std::int64_t{1} << 19;
 inline constexpr std::uint64_t kPiecesAtOnce = 3;
+
+inline constexpr std::uint64_t kPage = 4096;  // memory that a file is read into straight away
+inline std::uint64_t Lowered::Stream::place(std::uint64_t element) const {
+  return (static_cast<std::uint64_t>(piece) * element + kPage - 1) / kPage * kPage;
+}
 
 inline constexpr std::uint64_t kAlign = 64;
 constexpr std::uint64_t aligned(std::uint64_t bytes) {

@@ -61,6 +61,7 @@ struct CompileOptions {
   bool recompute = true;
   bool fuse = true;          // elementwise calls become one where nobody else reads between them
   bool split = true;         // the batch may be taken in parts
+  bool by_rows = true;       // a large gradient may be made row by row, where its update reads it
   bool spill = true;         // activations, parameters and optimizer state may go to a file
   bool split_mixed = false;  // split even where rows depend on each other: another function!
   std::int64_t rows = 0;     // of a part, where you know better; 0: the planner's choice
@@ -108,6 +109,7 @@ struct Way {
   std::uint64_t written = 0, read = 0;  // bytes a step, to and from the file
   bool state_spilled = false;
   DType activations = DType::f32;  // as what they wait for the walk back
+  std::uint64_t by_rows = 0;  // parameters whose gradient is never whole
   Allow label = Allow::same_bits;
   std::string text() const;  // "recompute 12 calls, parts of 64 rows"
 };

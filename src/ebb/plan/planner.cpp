@@ -9,6 +9,7 @@
 
 #include "ebb/plan/program.hpp"
 #include "ebb/plan/rows.hpp"
+#include "ebb/trace/by_rows.hpp"
 #include "ebb/trace/fuse.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/sparse.hpp"
@@ -31,6 +32,14 @@ constexpr std::uint64_t kWorthAHint = 100;  // a part of the smallest budget tha
 // Each with those before it. Streamed: large state goes through memory in pieces, in its update.
 enum class Spilling : std::uint8_t { none, activations, state, streamed };
 
+// What a candidate does to the step, beside its parts. By rows: large gradients are made row by row
+// in their updates, where they can be.
+struct Levers {
+  Spilling spilling = Spilling::none;
+  bool by_rows = false;
+  DType stored = DType::f32;  // what waits for the walk back
+};
+
 // What a schedule does, for a line of the frontier.
 struct Sample {
   std::uint64_t load = 0, recomputed = 0, written = 0, read = 0;
@@ -41,8 +50,8 @@ struct Sample {
 struct Candidate {
   std::int64_t rows = 0;  // of a part
   std::int64_t parts = 1;
-  Spilling spilling = Spilling::none;
-  DType stored = DType::f32;  // what waits for the walk back
+  Levers levers;
+  std::uint64_t by_rows = 0;  // parameters
   Allow label = Allow::same_bits;
   std::vector<std::vector<Frontier::Point>> passes;  // the whole; or a part before the last, and it
   std::vector<Sample> samples;
@@ -103,7 +112,7 @@ class Planner {
     std::vector<Way> ways = {way_of(smallest, minimum_, smallest.samples.front())};
     for (const Line& line : lines()) {
       const Candidate& c = *line.of;
-      const std::vector<Searched> passes = searched(c.rows, c.spilling, c.stored);
+      const std::vector<Searched> passes = searched(c.rows, c.levers);
       const std::uint64_t arena = arena_of(packed(passes, line.sample.load, c.carry));
       ways.push_back(way_of(c, c.fixed + arena, line.sample));
     }
@@ -122,6 +131,8 @@ class Planner {
     whole_.carry.clear();
     find_sizes();
     whole_ = trace::folded(whole_);
+    by_rows_ = options_.by_rows && sizes_.front() == examples_ &&
+               !with_gradients_by_rows(with_sparse_updates(whole_)).rowwise.empty();
     const Approximate& asked = options_.approximate;
     if (asked.activations != DType::f32 && !is_half(asked.activations))
       throw Error(fmt::format("compile: activations cannot be stored in {}; expected bf16 or f16",
@@ -135,10 +146,12 @@ class Planner {
   void add_all(DType stored, std::uint64_t budget) {
     const std::size_t stride = candidates_.empty() ? 1 : 2;
     for (std::size_t i = 0; i < sizes_.size(); ++i)
-      if (i % stride == 0 || i + 1 == sizes_.size()) add(sizes_[i], Spilling::none, stored);
+      if (i % stride == 0 || i + 1 == sizes_.size())
+        add(sizes_[i], {Spilling::none, false, stored});
+    if (by_rows_) add(examples_, {Spilling::none, true, stored});
     if (!options_.spill) return;
-    add(sizes_.front(), Spilling::activations, stored);
-    if (sizes_.size() > 1) add(sizes_.back(), Spilling::activations, stored);
+    add(sizes_.front(), {Spilling::activations, false, stored});
+    if (sizes_.size() > 1) add(sizes_.back(), {Spilling::activations, false, stored});
     if (!whole_.assigns.empty()) add_spilled_state(stored, budget);
   }
 
@@ -150,16 +163,19 @@ class Planner {
     const bool streams = !lower(whole_, machine_, true, true).streams.empty();
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (fits && i > 0 && i + 1 < sizes_.size()) continue;
-      add(sizes_[i], Spilling::state, stored);
-      if (streams) add(sizes_[i], Spilling::streamed, stored);
+      add(sizes_[i], {Spilling::state, false, stored});
+      if (streams) add(sizes_[i], {Spilling::streamed, false, stored});
     }
+    if (by_rows_) add(examples_, {streams ? Spilling::streamed : Spilling::state, true, stored});
   }
 
   // `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find
   // a variable where the others leave it.
-  Searched searched(trace::Trace trace, Spilling spilling, double effort,
+  Searched searched(trace::Trace trace, Levers levers, double effort,
                     const std::vector<Variable>* away = nullptr) const {
+    const Spilling spilling = levers.spilling;
     trace = trace::with_sparse_updates(trace);
+    if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
     Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
     s.lowered =
         lower(s.trace, machine_, spilling >= Spilling::state, spilling == Spilling::streamed);
@@ -226,22 +242,23 @@ class Planner {
   }
 
   // Every pass of a candidate, searched.
-  std::vector<Searched> searched(std::int64_t rows, Spilling spilling, DType stored) const {
+  std::vector<Searched> searched(std::int64_t rows, Levers levers) const {
     std::vector<Searched> passes;
     const std::int64_t parts = (examples_ + rows - 1) / rows;
     if (parts == 1) {
-      passes.push_back(searched(last_part(rows, stored), spilling, 1));
+      passes.push_back(searched(last_part(rows, levers.stored), levers, 1));
       return passes;
     }
     const std::int64_t last = examples_ - (parts - 1) * rows;
-    const trace::Trace full = last_part(rows, stored);
-    const std::vector<Variable> away = spilling >= Spilling::state
-                                           ? can_be_away(full, spilling == Spilling::streamed)
+    const trace::Trace full = last_part(rows, levers.stored);
+    const std::vector<Variable> away = levers.spilling >= Spilling::state
+                                           ? can_be_away(full, levers.spilling == Spilling::streamed)
                                            : std::vector<Variable>();
-    passes.push_back(searched(trace::part_only(full, split_.result_carries), spilling,
+    passes.push_back(searched(trace::part_only(full, split_.result_carries), levers,
                               kEffortForParts, &away));
     passes.push_back(
-        searched(last == rows ? full : last_part(last, stored), spilling, kEffortForParts, &away));
+        searched(last == rows ? full : last_part(last, levers.stored), levers, kEffortForParts,
+                 &away));
     return passes;
   }
 
@@ -258,27 +275,27 @@ class Planner {
     return trace::stored_half(last_part(rows), stored).values > 0;
   }
 
-  void add(std::int64_t rows, Spilling spilling, DType stored) {
-    if (stored != DType::f32 && !stores(rows, stored)) {  // it is what it is without
+  void add(std::int64_t rows, Levers levers) {
+    if (levers.stored != DType::f32 && !stores(rows, levers.stored)) {  // what it is without
       if (!options_.approximate.always) return;
-      stored = DType::f32;
+      levers.stored = DType::f32;
     }
     Candidate c;
     c.rows = rows;
     c.parts = (examples_ + rows - 1) / rows;
-    c.spilling = spilling;
-    c.stored = stored;
-    const std::vector<Searched> passes = searched(rows, spilling, stored);
+    c.levers = levers;
+    const std::vector<Searched> passes = searched(rows, levers);
     if (c.parts > 1) {
       c.label = split_.same_bits ? Allow::same_bits : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
-    if (stored != DType::f32) c.label = Allow::approximate;
+    if (levers.stored != DType::f32) c.label = Allow::approximate;
     c.given = around_.batches + others() + constants_of(passes) + results();
     c.fixed = around_.reserve + c.given;
-    if (spilling != Spilling::none) c.fixed += around_.spill_memory;
-    if (spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
+    if (levers.spilling != Spilling::none) c.fixed += around_.spill_memory;
+    if (levers.spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
     for (const Searched& s : passes) c.passes.push_back(s.frontier->points());
+    c.by_rows = passes.back().trace.rowwise.size();
     sample(c, passes);
     // Only what can be the smallest is packed to know.
     if (c.fixed + c.carry + c.least() < minimum_) {
@@ -336,8 +353,9 @@ class Planner {
     w.rows = c.rows;
     w.split = c.parts > 1;
     w.label = c.label;
-    w.activations = c.stored;
-    w.state_spilled = c.spilling >= Spilling::state;
+    w.activations = c.levers.stored;
+    w.state_spilled = c.levers.spilling >= Spilling::state;
+    w.by_rows = c.by_rows;
     w.recomputed = s.recomputed;
     w.written = s.written;
     w.read = s.read;
@@ -380,9 +398,10 @@ class Planner {
     if (options_.approximate.activations != DType::f32) return {};
     const std::uint64_t exact = minimum_;
     const std::size_t count = candidates_.size();
-    const auto [rows, spilling] = std::pair(candidates_[smallest_].rows,
-                                            candidates_[smallest_].spilling);
-    add(rows, spilling, DType::bf16);
+    const std::int64_t rows = candidates_[smallest_].rows;
+    Levers levers = candidates_[smallest_].levers;
+    levers.stored = DType::bf16;
+    add(rows, levers);
     const std::uint64_t rounded = std::exchange(minimum_, exact);
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end());
     if (rounded + exact / kWorthAHint > exact) return {};
@@ -414,7 +433,7 @@ class Planner {
   double judged(const Candidate& c, std::uint64_t load) const {
     const double seconds = c.seconds(load), simplest = candidates_.front().seconds(kOutside);
     const double believed = seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
-    const bool rounds = c.stored != DType::f32 && !options_.approximate.always;
+    const bool rounds = c.levers.stored != DType::f32 && !options_.approximate.always;
     return rounds ? believed / kWorthRounding : believed;
   }
 
@@ -442,7 +461,7 @@ class Planner {
       if (!best) refuse(result);
       if (searched_of != best) {
         searched_of = best;
-        passes = searched(best->rows, best->spilling, best->stored);
+        passes = searched(best->rows, best->levers);
       }
       std::vector<Program> programs = packed(passes, limit[at], best->carry);
       const std::uint64_t arena = arena_of(programs);
@@ -479,10 +498,11 @@ class Planner {
       now.read += (s.read + p.programs[i].lowered.streamed_bytes) * times;
     }
     p.way = way_of(c, c.fixed + arena, now);
-    if (c.stored != DType::f32) {
-      const trace::StoredHalf half = trace::stored_half(last_part(c.rows), c.stored);
+    if (c.levers.stored != DType::f32) {
+      const trace::StoredHalf half = trace::stored_half(last_part(c.rows), c.levers.stored);
       p.approximate = fmt::format("activations stored in {}: {} of them, {} instead of {}",
-                                  name(c.stored), half.values, to_string(ByteSize{half.before / 2}),
+                                  name(c.levers.stored), half.values,
+                                  to_string(ByteSize{half.before / 2}),
                                   to_string(ByteSize{half.before}));
     }
     for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
@@ -513,7 +533,7 @@ class Planner {
         p.programs.begin(), p.programs.end(),
         [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
     describe_peak(*largest, f);
-    if (c.spilling < Spilling::state)
+    if (c.levers.spilling < Spilling::state)
       for (const Variable& v : whole_.variables)
         f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
@@ -528,6 +548,7 @@ class Planner {
   trace::Trace whole_;
   SplitAnswer split_;
   std::vector<std::int64_t> sizes_;
+  bool by_rows_ = false;  // some gradient can be made row by row
   std::vector<Candidate> candidates_;
   std::uint64_t minimum_ = kOutside;
   std::size_t smallest_ = 0;  // the candidate that reaches it

@@ -32,8 +32,9 @@ std::string line(const Way& w, double fastest) {
 std::string json_of(const Way& w) {
   return fmt::format(
       "{{\"budget\": {}, \"seconds\": {:.9g}, \"rows\": {}, \"recomputed\": {}, "
-      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"activations\": \"{}\", \"label\": \"{}\"}}",
-      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled,
+      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"by_rows\": {}, "
+      "\"activations\": \"{}\", \"label\": \"{}\"}}",
+      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled, w.by_rows,
       ebb::name(w.activations), name(w.label));
 }
 
@@ -55,6 +56,9 @@ std::string Way::text() const {
     say(fmt::format("spill {} a step{}", readable(written + read),
                     state_spilled ? ", parameters and optimizer state too" : ""));
   if (activations != DType::f32) say(fmt::format("activations in {}", ebb::name(activations)));
+  if (by_rows)
+    say(fmt::format("gradient{} of {} parameter{} by rows", by_rows == 1 ? "" : "s", by_rows,
+                    by_rows == 1 ? "" : "s"));
   return text.empty() ? "keep everything" : text;
 }
 

@@ -6,6 +6,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/trace/by_rows.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::trace {
@@ -363,6 +364,11 @@ std::string title(const Call& call) {
     for (const Group::Member& m : g->members)
       text += (&m == &g->members.front() ? "[" : " ") + std::string(m.op.type().name);
     text += ']';
+  }
+  if (const Rowwise* w = rowwise_of(call)) {
+    text += '[';
+    for (const Rowwise::Member& m : w->members) text += std::string(m.op.type().name) + ' ';
+    text += std::string(w->update.type().name) + ']';
   }
   return text;
 }

@@ -28,6 +28,7 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
   to.inputs = from.inputs;
   to.after = from.after;
   to.groups = from.groups;
+  to.rowwise = from.rowwise;
   to.gradients = from.gradients;
   std::vector<Id> value_at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
   std::vector<Id> variable_at(from.variables.size(), kNone);
@@ -77,6 +78,20 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
 }
 
 }  // namespace
+
+std::vector<int> uses(const Trace& trace) {
+  std::vector<int> count(trace.values.size());
+  const auto use = [&](Id id) {
+    if (id != kNone) ++count[id];
+  };
+  for (const Call& call : trace.calls)
+    for (const Id id : call.in) use(id);
+  for (const Value& v : trace.values) use(v.base);
+  for (const Id id : trace.results) use(id);
+  for (const Id id : trace.carry) use(id);
+  for (const Assign& a : trace.assigns) use(a.value);
+  return count;
+}
 
 Trace without_dead_code(const Trace& trace) {
   std::vector<bool> live(trace.calls.size()), wanted(trace.values.size());

@@ -20,6 +20,9 @@ Trace folded(const Trace& trace);
 // names (rows of this part).
 Trace part_only(const Trace& trace, const std::vector<bool>& keep);
 
+// Per value: how often calls read it, views share it, and it is a result or assigned.
+std::vector<int> uses(const Trace& trace);
+
 // Without dead, repeated and covered calls. (Folding comes later: how large a constant is depends on
 // the size of a part, what a trace says of rows must not.)
 Trace simplified(const Trace& trace);

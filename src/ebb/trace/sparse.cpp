@@ -10,20 +10,6 @@ namespace {
 
 constexpr std::size_t kGradient = 2, kParam = 3;  // of an update's inputs
 
-std::vector<int> uses(const Trace& trace) {
-  std::vector<int> count(trace.values.size());
-  const auto use = [&](Id id) {
-    if (id != kNone) ++count[id];
-  };
-  for (const Call& call : trace.calls)
-    for (const Id id : call.in) use(id);
-  for (const Value& v : trace.values) use(v.base);
-  for (const Id id : trace.results) use(id);
-  for (const Id id : trace.carry) use(id);
-  for (const Assign& a : trace.assigns) use(a.value);
-  return count;
-}
-
 // Whether the call adds rows up from zero along the first axis.
 bool sums_rows(const Call& call) {
   if (&call.op.type() != &ops::op_type<ops::ScatterAdd>()) return false;

@@ -63,12 +63,14 @@ struct Before {
   std::function<void(std::span<std::byte>)> fill;
 };
 
-struct Group;  // ebb/trace/fuse.hpp
+struct Group;    // ebb/trace/fuse.hpp
+struct Rowwise;  // ebb/trace/by_rows.hpp
 
 struct Trace {
   std::vector<Value> values;
   std::vector<Call> calls;
-  std::vector<std::shared_ptr<const Group>> groups;  // what fused calls do
+  std::vector<std::shared_ptr<const Group>> groups;     // what fused calls do
+  std::vector<std::shared_ptr<const Rowwise>> rowwise;  // what calls by rows do
   std::vector<Spec> inputs;
   std::vector<Variable> variables;
   std::vector<Tensor> constants;

@@ -1,0 +1,139 @@
+// The call by rows as an op: block after block, each member's own kernel in turn.
+#include <algorithm>
+#include <tuple>
+
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/some_rows.hpp"
+#include "ebb/trace/by_rows.hpp"
+
+namespace ebb::trace {
+namespace {
+
+constexpr std::size_t kParam = 3;  // of an update's inputs: rule, scale, gradient, parameter, state
+
+Spec with_rows(const Spec& spec, std::int64_t rows) {
+  std::int64_t dims[Shape::kMaxRank];
+  std::copy(spec.shape.begin(), spec.shape.end(), dims);
+  dims[0] = rows;
+  return {Shape(std::span(dims, static_cast<std::size_t>(spec.rank()))), spec.dtype};
+}
+
+std::uint64_t row_bytes(const Spec& spec) {
+  return spec.shape[0] == 0 ? 0 : spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]);
+}
+
+// The rows of a call, with what it was given whole or cut to some rows.
+template <int kOutputs>
+struct ByRows {
+  static constexpr auto name = "by_rows";
+  static constexpr bool once = true, unlisted = true;
+  const Rowwise* what;  // the trace holds it
+  std::int64_t first = 0;
+  bool operator==(const ByRows& o) const {
+    return first == o.first && (what == o.what || *what == *o.what);
+  }
+
+  std::array<Spec, kOutputs> shape(ops::Specs in) const {
+    std::array<Spec, kOutputs> out;
+    for (std::size_t k = 0; k < out.size(); ++k) out[k] = in[what->cut_from + k];
+    return out;
+  }
+  ops::Cost cost(ops::Specs) const {
+    ops::Cost all;
+    for (const ops::Cost& c : what->costs) {
+      all.flops += c.flops;
+      all.bytes += c.bytes;
+    }
+    return all;
+  }
+  std::size_t scratch(ops::Specs) const { return what->block * what->blocks + what->scratch; }
+  std::uint32_t overwrites(int output) const { return 1u << (what->cut_from + output); }
+
+  template <class... O>
+  void run(ops::Ins in, O... out_and_scratch) const {
+    const std::tuple<O...> all(out_and_scratch...);
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const ops::Out out[] = {std::get<I>(all)...};
+      run_blocks(in, out, std::get<kOutputs>(all));
+    }
+    (std::make_index_sequence<kOutputs>{});
+  }
+
+ private:
+  void run_blocks(ops::Ins in, ops::Outs out, ops::Scratch scratch) const {
+    const std::int64_t rows = out[0].shape()[0];
+    for (std::int64_t at = 0; at < rows; at += what->at_once)
+      run_block(at, std::min(what->at_once, rows - at), in, out, scratch);
+  }
+
+  void run_block(std::int64_t at, std::int64_t rows, ops::Ins in, ops::Outs out,
+                 ops::Scratch scratch) const {
+    const Rowwise& w = *what;
+    Spec specs[Rowwise::kMostInputs];
+    ops::In ins[Rowwise::kMostInputs];
+    std::copy(in.begin(), in.end(), ins);
+    for (std::size_t i = w.cut_from; i < in.size(); ++i) {
+      specs[i] = with_rows(*in[i].spec, rows);
+      ins[i] = {&specs[i], in[i].as<std::byte>() + static_cast<std::uint64_t>(at) *
+                                                       row_bytes(*in[i].spec)};
+    }
+    const Spec gradient = with_rows(w.gradient, rows);
+    const auto block = [&](Id place) {
+      return scratch.data() + (static_cast<std::uint64_t>(place) - w.inputs) * w.block;
+    };
+    const auto operand = [&](Id place) {
+      return static_cast<std::size_t>(place) < w.inputs ? ins[place]
+                                                        : ops::In{&gradient, block(place)};
+    };
+    for (const Rowwise::Member& m : w.members) {
+      ops::In args[Rowwise::kMostOperands];
+      for (std::size_t i = 0; i < m.in.size(); ++i) args[i] = operand(m.in[i]);
+      ops::run_some_rows(m.op, {args, m.in.size()}, {&gradient, block(m.out)}, first + at,
+                         scratch.subspan(w.block * w.blocks));
+    }
+    ops::In args[kParam + Rowwise::kMostOutputs] = {ins[0], ins[1], operand(w.members.back().out)};
+    ops::Out outs[Rowwise::kMostOutputs];
+    for (std::size_t k = 0; k < out.size(); ++k) {
+      args[kParam + k] = ins[w.cut_from + k];
+      outs[k] = {&specs[w.cut_from + k], out[k].template as<std::byte>() +
+                                             static_cast<std::uint64_t>(at) *
+                                                 row_bytes(*out[k].spec)};
+    }
+    w.update.type().run(w.update.attributes(), {args, kParam + out.size()}, {outs, out.size()}, {});
+  }
+};
+
+}  // namespace
+
+ops::AnyOp by_rows_op(const Rowwise* what, std::size_t outputs) {
+  const auto op = [&]<int n>(std::integral_constant<int, n>) {
+    const ByRows<n> by{what};
+    return ops::AnyOp(ops::op_type<ByRows<n>>(), &by);
+  };
+  if (outputs == 1) return op(std::integral_constant<int, 1>());
+  if (outputs == 2) return op(std::integral_constant<int, 2>());
+  return op(std::integral_constant<int, 3>());
+}
+
+const Rowwise* rowwise_of(const Call& call) {
+  const auto of = [&]<int n>(std::integral_constant<int, n>) -> const Rowwise* {
+    if (&call.op.type() != &ops::op_type<ByRows<n>>()) return nullptr;
+    return static_cast<const ByRows<n>*>(call.op.attributes())->what;
+  };
+  if (const Rowwise* w = of(std::integral_constant<int, 1>())) return w;
+  if (const Rowwise* w = of(std::integral_constant<int, 2>())) return w;
+  return of(std::integral_constant<int, 3>());
+}
+
+ops::AnyOp at_row(const ops::AnyOp& op, std::int64_t first) {
+  const auto moved = [&]<int n>(std::integral_constant<int, n>) {
+    ByRows<n> by = *static_cast<const ByRows<n>*>(op.attributes());
+    by.first = first;
+    return ops::AnyOp(op.type(), &by);
+  };
+  if (op.type().outputs == 1) return moved(std::integral_constant<int, 1>());
+  if (op.type().outputs == 2) return moved(std::integral_constant<int, 2>());
+  return moved(std::integral_constant<int, 3>());
+}
+
+}  // namespace ebb::trace

@@ -1,0 +1,114 @@
+#include "ebb/trace/by_rows.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/index.hpp"
+#include "ebb/ops/linear_cross_entropy.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/unary.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/trace/fuse.hpp"
+#include "ebb/trace/passes.hpp"
+
+namespace ebb::trace {
+namespace {
+
+const Spec kIds{{12}, DType::i64}, kRows{{12, 128}, DType::f32};
+
+Trace of(const Function& fn, const std::vector<Spec>& in) {
+  Trace t = simplified(trace(fn, in));
+  t.carry.clear();  // the batch is taken as a whole
+  return with_gradients_by_rows(t);
+}
+
+// Titles of the calls that update something.
+std::vector<std::string> updates(const Trace& t) {
+  std::vector<std::string> out;
+  for (const Call& call : t.calls)
+    if (call.op.type().once) out.push_back(title(call));
+  return out;
+}
+
+struct Model {
+  Variable w{"w", random::normal({1100, 128}, 0, 1, 1, 1)};
+  Variable v{"v", random::normal({1100, 128}, 0, 1, 1, 2)};
+  optim::Sgd sgd{{w, v}, {.lr = 0.1}};
+};
+
+using Texts = std::vector<std::string>;
+
+TEST(ByRows, TheGradientOfATiedWeightIsMadeInItsUpdate) {
+  Variable w("w", random::normal({1100, 128}, 0, 1, 1, 1));
+  optim::AdamW adam({w}, {.lr = 0.1});
+  const Trace t = of(
+      [&](std::span<const Tensor> in) {
+        const Loss loss = adam.minimize(linear_cross_entropy(tanh(embedding(w, in[0])), w, in[1]));
+        return std::vector{loss.sum};
+      },
+      {kIds, kIds});
+  EXPECT_EQ(updates(t), Texts{"by_rows[linear_cross_entropy_dweight scatter_add adam]"}) << t;
+  ASSERT_EQ(t.rowwise.size(), 1u);
+  const Rowwise& w0 = *t.rowwise[0];
+  EXPECT_EQ(w0.blocks, 1u) << "the sum goes on where it stands";
+  EXPECT_EQ(w0.at_once, (1 << 15) / 128);
+  EXPECT_EQ(std::count_if(t.values.begin(), t.values.end(),
+                          [&](const Value& v) { return v.kind == Kind::made && v.spec == w.spec(); }),
+            3)
+      << "a whole gradient is left beside parameter and state";
+}
+
+TEST(ByRows, ProductsAndElementwiseCallsAreTakenToo) {
+  Model m;
+  const Trace t = of(
+      [&](std::span<const Tensor> in) {
+        const Tensor y = matmul(in[0], m.w * 0.5, {.transpose_b = true});
+        const Tensor z = matmul(y, m.v) + matmul(square(y), m.v);
+        return std::vector{m.sgd.minimize({sum(square(z)), Tensor::scalar(12, DType::i64)}).sum};
+      },
+      {kRows});
+  EXPECT_EQ(updates(t), (Texts{"by_rows[matmul mul sgd]", "by_rows[matmul matmul sgd]"})) << t;
+}
+
+// The whole of it is asked for: by the program, by the norm of all gradients; or it is read from the
+// parameter as a whole, which is not there any more when some of its rows are updated.
+TEST(ByRows, WhereSomebodyElseReadsItItStays) {
+  Model m;
+  const auto loss = [&](std::span<const Tensor> in) {
+    return Loss{sum(square(matmul(in[0], m.w, {.transpose_b = true}))),
+                Tensor::scalar(12, DType::i64)};
+  };
+  const auto plain = [&](std::span<const Tensor> in) {
+    return std::vector{m.sgd.minimize(loss(in)).sum};
+  };
+  EXPECT_EQ(of(plain, {kRows}).rowwise.size(), 1u);
+  m.sgd.clip_norm(1);
+  EXPECT_TRUE(of(plain, {kRows}).rowwise.empty());
+
+  Model other;
+  const auto gram = [&](std::span<const Tensor>) {
+    const Tensor all = matmul(other.w, other.w, {.transpose_b = true});
+    return std::vector{other.sgd.minimize({sum(all), Tensor::scalar(1, DType::i64)}).sum};
+  };
+  EXPECT_TRUE(of(gram, {kRows}).rowwise.empty());
+}
+
+TEST(ByRows, SmallGradientsStay) {
+  Variable w("w", random::normal({100, 128}, 0, 1, 1, 1));
+  optim::Sgd sgd({w}, {.lr = 0.1});
+  const Trace t = of(
+      [&](std::span<const Tensor> in) {
+        return std::vector{sgd.minimize({sum(square(matmul(in[0], w, {.transpose_b = true}))),
+                                         Tensor::scalar(12, DType::i64)})
+                               .sum};
+      },
+      {kRows});
+  EXPECT_EQ(updates(t), Texts{"sgd"});
+}
+
+}  // namespace
+}  // namespace ebb::trace
