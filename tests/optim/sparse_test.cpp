@@ -151,7 +151,8 @@ TEST(LazyAdam, FollowsItsFormula) {
     for (int t = 1; t <= 5; ++t) {
       Tape tape;
       const Loss loss = model.loss(t);
-      whole ? adam.step(tape.gradient(loss, std::vector{model.table}), 3) : void(adam.minimize(loss));
+      const std::vector<Variable> params{model.table};
+      whole ? adam.step(tape.gradient(loss, params), 3) : void(adam.minimize(loss));
       std::vector<double> g(p.size());
       std::set<std::int64_t> rows;
       for (const std::int64_t row : picked(t)) {

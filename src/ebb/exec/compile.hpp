@@ -123,8 +123,8 @@ auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
 //     std::cout << w.budget << " bytes, " << w.seconds << " s a step: " << w.text() << '\n';
 template <class Fn>
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
-  return exec::frontier(spec.values(), options,
-                        exec::on_tensors(std::make_shared<const Names>(spec.names()), std::move(fn)));
+  const auto names = std::make_shared<const Names>(spec.names());
+  return exec::frontier(spec.values(), options, exec::on_tensors(names, std::move(fn)));
 }
 
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or

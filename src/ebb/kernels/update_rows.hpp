@@ -30,7 +30,7 @@ template <class T, class I, class Rule>
 void update_rows(const RowsUpdate<T, I>& table, const Rule& rule, GradientUse use,
                  std::span<std::byte> scratch);
 
-// The sum of squares of the whole gradient (update.hpp) from its rows; param and state are not read.
+// The sum of squares of the whole gradient (update.hpp), from its rows; param is not read.
 std::size_t rows_squares_scratch(std::size_t count, std::size_t width, std::size_t element);
 template <class T, class I>
 double rows_squares(const RowsUpdate<T, I>& table, std::span<std::byte> scratch);

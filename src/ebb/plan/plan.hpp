@@ -46,8 +46,8 @@ struct Memory {
   }
 };
 
-// Ways to save memory that change the numbers: each only on request, by its name. What is allowed is
-// used where the budget needs it or where it is faster; the plan says whether it was.
+// Ways to save memory that change the numbers: each only on request, by its name. What is allowed
+// is used where the budget needs it or where it is faster; the plan says whether it was.
 struct Approximate {
   // What waits for the walk back may wait in 16 bits: bf16, or f16, which has three more digits and
   // ends at 65504.
@@ -160,8 +160,8 @@ Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const Compile
                const Surroundings& around, const Machine& machine);
 
 // The curve of time over budget: rising budget, falling time. It begins with the smallest budget
-// there is a plan for, and each budget is what its way takes when packed. (Those of a plan's frontier
-// are loads, which packing exceeds a little.) The budget of `options` is not looked at.
+// there is a plan for, and each budget is what its way takes when packed. (Those of a plan's
+// frontier are loads, which packing exceeds a little.) The budget of `options` is not looked at.
 std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
                           const CompileOptions& options, const Surroundings& around,
                           const Machine& machine);

@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kManyCalls = 1500;          // from here on fewer sizes of parts are tried
 constexpr double kEffortForOrder = 0.01;          // where nothing but the order can change
 constexpr double kEffortForParts = 0.2;           // there are many sizes of them
+constexpr double kEffortBeside = 0.25;            // of ways that round, beside those that do not
 constexpr std::size_t kSamples = 8;               // of a candidate's frontier, to print
 constexpr double kTransferSeconds = 20e-6;
 constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
@@ -142,9 +143,13 @@ class Planner {
     if (rounds) add_all(asked.activations, budget);
   }
 
-  // Ways that round come after those that do not, and every other size of parts will do for them.
+  // Ways that round come after those that do not. Fewer of them will do: a refusal has to be there
+  // in a second.
+  bool beside(DType stored) const {
+    return stored != DType::f32 && !options_.approximate.always;
+  }
   void add_all(DType stored, std::uint64_t budget) {
-    const std::size_t stride = candidates_.empty() ? 1 : 2;
+    const std::size_t stride = beside(stored) ? 2 : 1;
     for (std::size_t i = 0; i < sizes_.size(); ++i)
       if (i % stride == 0 || i + 1 == sizes_.size())
         add(sizes_[i], {Spilling::none, false, stored});
@@ -162,8 +167,8 @@ class Planner {
     for (const Candidate& c : candidates_) fits |= budget >= c.fixed + c.carry + c.least();
     const bool streams = !lower(whole_, machine_, true, true).streams.empty();
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      if (fits && i > 0 && i + 1 < sizes_.size()) continue;
-      add(sizes_[i], {Spilling::state, false, stored});
+      if ((fits || beside(stored)) && i > 0 && i + 1 < sizes_.size()) continue;
+      if (!streams || !beside(stored)) add(sizes_[i], {Spilling::state, false, stored});
       if (streams) add(sizes_[i], {Spilling::streamed, false, stored});
     }
     if (by_rows_) add(examples_, {streams ? Spilling::streamed : Spilling::state, true, stored});
@@ -246,7 +251,8 @@ class Planner {
     std::vector<Searched> passes;
     const std::int64_t parts = (examples_ + rows - 1) / rows;
     if (parts == 1) {
-      passes.push_back(searched(last_part(rows, levers.stored), levers, 1));
+      passes.push_back(searched(last_part(rows, levers.stored), levers,
+                                beside(levers.stored) ? kEffortBeside : 1));
       return passes;
     }
     const std::int64_t last = examples_ - (parts - 1) * rows;
@@ -432,9 +438,9 @@ class Planner {
   // little.
   double judged(const Candidate& c, std::uint64_t load) const {
     const double seconds = c.seconds(load), simplest = candidates_.front().seconds(kOutside);
-    const double believed = seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
-    const bool rounds = c.levers.stored != DType::f32 && !options_.approximate.always;
-    return rounds ? believed / kWorthRounding : believed;
+    const double believed =
+        seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
+    return beside(c.levers.stored) ? believed / kWorthRounding : believed;
   }
 
   // The fastest candidate; where packing takes more than its load, the next smaller schedule.

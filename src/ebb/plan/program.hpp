@@ -1,5 +1,5 @@
-// A searched trace becomes a Program: one of its schedules with an offset for everything that lies in
-// the arena; and what stands in memory where that schedule is at its largest.
+// A searched trace becomes a Program: one of its schedules with an offset for everything that lies
+// in the arena; and what stands in memory where that schedule is at its largest.
 #pragma once
 
 #include <optional>

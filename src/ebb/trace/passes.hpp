@@ -9,11 +9,10 @@ Trace without_dead_code(const Trace& trace);  // calls that lead to no result
 Trace without_repeats(const Trace& trace);    // equal calls of equal values become one
 Trace without_covered(const Trace& trace);    // calls whose results another one gives as well
 
-
-// Calls of constants alone run now, once, and their results become constants. Most of them ran while
-// the function was traced; what is left makes more bytes than it reads, such as a broadcast. A
-// constant is in memory from step to step, so these are folded up to 64 KiB a call; larger results
-// stay calls, whose bytes the planner counts only where they are read.
+// Calls of constants alone run now, once, and their results become constants. Most of them ran
+// while the function was traced; what is left makes more bytes than it reads, such as a broadcast.
+// A constant is in memory from step to step, so these are folded up to 64 KiB a call; larger
+// results stay calls, whose bytes the planner counts only where they are read.
 Trace folded(const Trace& trace);
 
 // What a part does that is not the last: no assignments, and of the results only those that `keep`
@@ -23,8 +22,8 @@ Trace part_only(const Trace& trace, const std::vector<bool>& keep);
 // Per value: how often calls read it, views share it, and it is a result or assigned.
 std::vector<int> uses(const Trace& trace);
 
-// Without dead, repeated and covered calls. (Folding comes later: how large a constant is depends on
-// the size of a part, what a trace says of rows must not.)
+// Without dead, repeated and covered calls. (Folding comes later: how large a constant is depends
+// on the size of a part, what a trace says of rows must not.)
 Trace simplified(const Trace& trace);
 
 }  // namespace ebb::trace
