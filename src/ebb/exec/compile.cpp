@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <list>
 #include <system_error>
@@ -39,8 +40,11 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
   return inputs[0].shape[0];
 }
 
-// Code that has not run yet comes on top of what is resident once a step is planned.
-constexpr std::uint64_t kCodeToCome = 2 * kMiB;
+// Code that has not run yet comes on top of what is resident once a step is planned; after the
+// first of a process, most of it is there.
+constexpr std::uint64_t kCodeToCome = 2 * kMiB, kMoreCodeToCome = kMiB / 2;
+std::atomic<bool> planned_before = false;
+std::uint64_t code_to_come() { return planned_before ? kMoreCodeToCome : kCodeToCome; }
 constexpr std::uint64_t kPlansToCome = 4 * kMiB;
 // The reserve is rounded up to multiples of this, so that it is the same at every start.
 constexpr std::uint64_t kReserveStep = 4 * kMiB;
@@ -133,7 +137,7 @@ std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOp
   for (;;) {
     std::vector<plan::Way> ways =
         plan::frontier(traces, examples, options, surroundings, machine);
-    const std::uint64_t runtime = footprint() + kCodeToCome;
+    const std::uint64_t runtime = footprint() + code_to_come();
     if (runtime <= surroundings.reserve) return ways;
     surroundings.reserve = process_reserve() = rounded_reserve(runtime);
   }
@@ -170,7 +174,7 @@ struct Compiled::State {
     const plan::Machine machine = machine_for(options);
     for (;;) {
       plan = plan::make_plan(traces, examples, options, around, machine);
-      around.runtime = footprint(has_choices(options)) + kCodeToCome;
+      around.runtime = footprint(has_choices(options)) + code_to_come();
       const std::uint64_t spill = Spilled(plan).memory();
       if (around.runtime <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;
@@ -181,6 +185,7 @@ struct Compiled::State {
         around.reserve = process_reserve() = rounded_reserve(around.runtime);
       around.spill_memory = std::max(around.spill_memory, (spill + kMiB - 1) / kMiB * kMiB);
     }
+    planned_before = true;
     plan.forecast.process += around.runtime - plan.forecast.runtime;
     plan.forecast.runtime = around.runtime;
     plan.source = source;

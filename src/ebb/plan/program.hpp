@@ -18,7 +18,6 @@ struct Searched {
   std::optional<Frontier> frontier;
 };
 
-inline constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t paged(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 // The fastest schedule of at most `load`; the arena begins with `carry` bytes of sums over parts.
