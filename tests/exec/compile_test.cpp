@@ -170,6 +170,9 @@ TEST(Compile, OptionsWithoutMeaningAreRefused) {
   EXPECT_NE(error({.spill_directory = "/no/such"}).find("\"/no/such\" is no directory"),
             std::string::npos);
   EXPECT_EQ(error({.spill = false, .spill_directory = "/no/such"}), "");
+  EXPECT_THROW(frontier({{"x", {{2, 3}, DType::f32}}}, {.rows = -3},
+                        [](const Batch& b) { return relu(b["x"]); }),
+               Error);
 }
 
 TEST(Compile, BelowTheMinimumIsRefusedWithAMenu) {

@@ -104,11 +104,13 @@ plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& in
 
 void check(const CompileOptions& o) {
   if (o.rows < 0)
-    throw Error(fmt::format("compile: .rows is {}; expected 0 (the planner's choice) or more", o.rows));
+    throw Error(
+        fmt::format("compile: .rows is {}; expected 0 (the planner's choice) or more", o.rows));
   if (o.plans < 1)
     throw Error(fmt::format("compile: .plans is {}; expected 1 or more", o.plans));
   std::error_code failed;
-  if (o.spill && !o.spill_directory.empty() && !std::filesystem::is_directory(o.spill_directory, failed))
+  if (o.spill && !o.spill_directory.empty() &&
+      !std::filesystem::is_directory(o.spill_directory, failed))
     throw FileError(fmt::format("compile: .spill_directory \"{}\" is no directory; name one that is "
                                 "there, or set .spill = false",
                                 o.spill_directory));
@@ -130,6 +132,7 @@ plan::Machine machine_for(const CompileOptions& options) {
 
 std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
                                 const trace::Function& fn) {
+  check(options);
   const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
   const plan::TraceRows traces = traces_of(fn, inputs, examples);
   const plan::Machine machine = machine_for(options);
