@@ -50,6 +50,24 @@ inline Graph chain(int layers, std::uint64_t bytes = 100) {
   return b.graph;
 }
 
+// Stretches of time: each makes a small state from the one before, and much that its way back
+// reads.
+inline Graph stretches(int count) {
+  Build b;
+  Id state = b.buffer(10, Origin::given);
+  std::vector<Id> from, saved;
+  for (int i = 0; i < count; ++i) {
+    from.push_back(state);
+    saved.push_back(b.node(1, {state}, 1000));
+    state = b.buffer(10);
+    b.graph.nodes.back().out.push_back(state);
+  }
+  Id d = state;
+  for (int i = count; i-- > 0;) d = b.node(2, {saved[i], from[i], d}, 10);
+  b.keep(d);
+  return b.graph;
+}
+
 // Down and up again, each level of the way up reading its level of the way down.
 inline Graph unet(int depth) {
   Build b;

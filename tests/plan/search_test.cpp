@@ -69,6 +69,16 @@ TEST(Search, ChainGoesFarBelowTheRoot) {
   EXPECT_LE(frontier.at(1000).seconds, 3 * 100 + 300);
 }
 
+TEST(Search, LongStretchesRunAgainFromStatesInTheFile) {
+  const Graph graph = graphs::stretches(800);
+  const Frontier kept = sound_search(graph);
+  // All states, two stretches, and one more way forward.
+  EXPECT_LE(kept.at(800 * 10 + 2100).seconds, 4.0 * 800);
+  const Frontier frontier = sound_search(graph, {.spill = disk(1e-3)});
+  EXPECT_LE(frontier.minimum(), 1500u);  // one stretch, some states
+  EXPECT_LE(frontier.at(2500).seconds, 4.0 * 800 + 2 * 800 * 0.02 + 1);
+}
+
 TEST(Search, MinimumOfASmallChainIsTheLargestNode) {
   // A backward node holds its two inputs and its output, and the data is given.
   EXPECT_EQ(sound_search(graphs::chain(6)).minimum(), 400u);

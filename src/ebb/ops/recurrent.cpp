@@ -346,7 +346,7 @@ namespace {
 constexpr std::int64_t kWhole = 64, kLong = 512;
 std::int64_t segment_steps(std::int64_t steps) {
   if (steps <= kLong) return 32;
-  std::int64_t length = 20;
+  std::int64_t length = 10;
   while (10 * length * length < steps) ++length;
   return length;
 }

@@ -171,7 +171,7 @@ struct GruSegments {
   Tensor last;
 };
 
-// Whole up to 64 steps; beyond, in segments of 32, from 513 on of 20 and growing with the root of
+// Whole up to 64 steps; beyond, in segments of 32, from 513 on of 10 and growing with the root of
 // their number (32 at 10,000). The last may be shorter.
 std::vector<Tensor> time_segments(const Tensor& x);
 

@@ -14,7 +14,7 @@ using trace::Trace;
 using trace::Value;
 
 // Below this a transfer to a file costs more than the bytes are worth.
-constexpr std::uint64_t kWorthSpilling = 64 << 10;
+constexpr std::uint64_t kWorthSpilling = 16 << 10;
 // From here on a result is not copied out of the arena.
 constexpr std::uint64_t kWorthAPlace = 4 << 10;
 // An update is streamed where its state is at least this part of all variables: it sets the peak.

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ebb/plan/bulk.hpp"
 #include "ebb/plan/compose.hpp"
 #include "ebb/plan/descent.hpp"
 #include "ebb/plan/front.hpp"
@@ -144,6 +145,7 @@ class Walk {
       for (const double ratio : {0.12, 0.05}) {
         for (const Score& score : kScores) down(score, ratio, left(0.7) / 2);
       }
+      if (options_.recompute) begin_in_bulk(left(0.85));
     }
     if (g_.nodes <= kShaken) {
       Refine(g_, order_, replayer_, descent_, front_, options_.recompute)(
@@ -157,13 +159,39 @@ class Walk {
     if (r.valid) front_.offer(r.peak, r.seconds, order_, extras);
   }
 
-  // From the plan that keeps everything to the lowest load it finds, each time lower by `ratio`, or
-  // by as little as there is.
+  // Down from plans made in one go, where these are on the front.
+  void begin_in_bulk(std::uint64_t work) {
+    const std::uint64_t limit = replayer_.work + work;
+    std::vector<std::pair<std::uint64_t, Extras>> begins;  // by load
+    Replay r;
+    for (const double price : prices(g_, all_)) {
+      for (const bool spill : {false, true}) {
+        if (spill && !g_.spill.allowed) continue;
+        Extras extras = in_bulk(g_, all_, {price, spill});
+        if (extras.empty()) continue;
+        apply(extras, start_, {});
+        replayer_(extras, r);
+        if (!r.valid || !front_.offer(r.peak, r.seconds, order_, extras)) continue;
+        begins.emplace_back(r.peak, std::move(extras));
+      }
+    }
+    std::sort(begins.begin(), begins.end());
+    for (std::size_t i = 0; i < begins.size() && replayer_.work < limit; ++i) {
+      replayer_(begins[i].second, r);
+      down({true, true}, 0.05, (limit - replayer_.work) / (begins.size() - i),
+           std::move(begins[i].second), r);
+    }
+  }
+
   void down(Score score, double ratio, std::uint64_t work) {
+    down(score, ratio, work, start_, all_);
+  }
+  // From a plan to the lowest load it finds, each time lower by `ratio`, or by as little as there
+  // is.
+  void down(Score score, double ratio, std::uint64_t work, Extras extras, Replay r) {
     const std::uint64_t limit = replayer_.work + work;
     descent_.begin();
-    Extras extras = start_, next;
-    Replay r = all_;
+    Extras next;
     std::uint64_t peak = r.peak;
     while (peak > options_.floor && replayer_.work < limit) {
       const auto step = static_cast<std::uint64_t>(static_cast<double>(peak - g_.base) * ratio);
@@ -257,7 +285,7 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
     for (auto& walk : here) walks.push_back(std::move(walk));
   }
   // The measure of work is one position replayed, some 60 ns.
-  const double positions = nodes > kOrders ? 850.0 * nodes : 600.0 * std::max<Id>(nodes, 1000);
+  const double positions = nodes > kOrders ? 450.0 * nodes : 600.0 * std::max<Id>(nodes, 1000);
   const auto work =
       static_cast<std::uint64_t>(options.effort * positions / static_cast<double>(walks.size()));
   for (const auto& walk : walks) walk->search(work);
