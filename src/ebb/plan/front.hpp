@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <map>
 
 #include "ebb/plan/replay.hpp"
@@ -27,6 +28,13 @@ class Front {
     while (at != plans_.end() && at->second.seconds >= seconds) at = plans_.erase(at);
     plans_.emplace(load, Plan{seconds, order, extras});
     return true;
+  }
+
+  // Of the best plan with this load at most.
+  double seconds_at(std::uint64_t load) const {
+    const auto at = plans_.upper_bound(load);
+    return at == plans_.begin() ? std::numeric_limits<double>::infinity()
+                                : std::prev(at)->second.seconds;
   }
 
   const Plans& plans() const { return plans_; }

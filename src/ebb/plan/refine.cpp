@@ -7,13 +7,15 @@ namespace ebb::plan {
 namespace {
 
 constexpr std::size_t kOneByOne = 48;  // extras that are taken back by trial, one at a time
-
-constexpr Id kShift = 6;  // stages that an extra is moved by, at most
+constexpr double kSomething = 2e-3;    // of the seconds: a better plan
+constexpr Id kShift = 6;               // stages that an extra is moved by, at most
 
 }  // namespace
 
 bool Refine::offer(const Extras& extras, const Replay& r) {
-  return r.valid && front_.offer(r.peak, r.seconds, order_, extras);
+  if (!r.valid) return false;
+  if (r.seconds < front_.seconds_at(r.peak) * (1 - kSomething)) found_ = replayer_.work;
+  return front_.offer(r.peak, r.seconds, order_, extras);
 }
 
 // Down to the target, then takes back one by one what is not needed there, dearest first. Whatever
@@ -150,10 +152,13 @@ void Refine::shake() {
   descent_.weigh(nullptr);
 }
 
-void Refine::operator()(std::uint64_t floor, std::uint64_t work, bool closely) {
+void Refine::operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience,
+                        bool closely) {
   if (g_.nodes == 0) return;
   floor_ = floor;
   limit_ = replayer_.work + work;
+  patience_ = patience;
+  found_ = replayer_.work;
   descent_.begin();
   while (!spent()) {
     // Explores all that is new, from the largest load down, then shakes for a while.

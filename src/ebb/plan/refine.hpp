@@ -6,6 +6,7 @@
 // weighed at random (from a fixed seed).
 #pragma once
 
+#include <algorithm>
 #include <random>
 
 #include "ebb/plan/descent.hpp"
@@ -25,12 +26,13 @@ class Refine {
         recompute_(recompute),
         needed_(needed_reads(graph)) {}
 
-  // `closely`: with all neighbours; else plans are only shaken.
-  void operator()(std::uint64_t floor, std::uint64_t work, bool closely);
+  // `closely`: with all neighbours; else plans are only shaken. Ends early where `patience` of the
+  // work went by without a better plan.
+  void operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience, bool closely);
 
  private:
   bool offer(const Extras& extras, const Replay& r);
-  bool spent() const { return replayer_.work >= limit_; }
+  bool spent() const { return replayer_.work >= std::min(limit_, found_ + patience_); }
   void neighbours(std::uint64_t load, const Extras& extras);
   bool shift(Extras& extras, std::size_t which, Id stage) const;
   void disturb(Extras& extras);
@@ -45,7 +47,8 @@ class Refine {
   Front& front_;
   bool recompute_;
   Extras needed_;
-  std::uint64_t floor_ = 0, limit_ = 0;
+  std::uint64_t floor_ = 0, limit_ = 0, patience_ = 0;
+  std::uint64_t found_ = 0;  // the work done when a plan was last found that is better by something
   std::mt19937_64 rng_{1};
   Replay now_, next_;
 };

@@ -117,6 +117,8 @@ namespace {
 // nodes, plans are shaken and all levels of tiles walked up to `kShaken`, and two orders are
 // followed up to `kOrders`.
 constexpr Id kClose = 64, kShaken = 400, kOrders = 2000;
+// A small graph may be a hard one: so much more work goes into it, while that finds better plans.
+constexpr std::uint64_t kHard = 8;
 constexpr std::size_t kMostLevels = 6;  // of tiles: down to a 64th of the scratch
 
 class Walk {
@@ -149,7 +151,8 @@ class Walk {
     }
     if (g_.nodes <= kShaken) {
       Refine(g_, order_, replayer_, descent_, front_, options_.recompute)(
-          options_.floor, left(0.95), g_.nodes <= kClose);
+          options_.floor, g_.nodes <= kClose ? kHard * work : left(0.95), work / 2,
+          g_.nodes <= kClose);
     }
     fill(left(1));
   }
