@@ -123,6 +123,13 @@ TEST(Layers, EnterTheirBytesUnderTheirScope) {
   EXPECT_TRUE(found);
 }
 
+TEST(Layers, ErrorsNameTheLayer) {
+  const nn::Dense dense(nn::Init(1) / "decoder" / 3 / "up", 4, 8);
+  const std::string line = error_of([&] { dense(Tensor::zeros({2, 5})); });
+  EXPECT_NE(line.find("(2, 5)"), std::string::npos) << line;
+  EXPECT_TRUE(line.ends_with(", in decoder/3/up")) << line;
+}
+
 TEST(BatchNorm, TrainsOnTheBatchAndEvaluatesOnTheRunningStatistics) {
   const nn::BatchNorm norm(nn::Init(1) / "bn", 2);
   const Tensor x = Tensor::of({{1, 10}, {3, 30}, {5, 50}});

@@ -38,6 +38,12 @@ TEST(Print, MatricesStandInColumns) {
                     "  [7 8]]]"}));
 }
 
+TEST(Print, ShapesGoToStreams) {
+  std::ostringstream out;
+  out << Shape{4, 64} << Shape{};
+  EXPECT_EQ(out.str(), "(4, 64)()");
+}
+
 TEST(Print, ShortOnesStayOnOneLine) {
   EXPECT_EQ(to_string(Tensor::scalar(3.25)), "f32() 3.25");
   EXPECT_EQ(to_string(Tensor::scalar(-7, DType::i64)), "i64() -7");

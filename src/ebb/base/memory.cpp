@@ -272,6 +272,19 @@ std::string Scope::path(Id id) {
   return s.scopes.at(id).path;
 }
 
+namespace {
+
+std::string placed(const std::string& line) {
+  const Scope::Id scope = Scope::current();
+  if (scope == 0) return line;
+  const std::size_t end = std::min(line.find('\n'), line.size());
+  return line.substr(0, end) + ", in " + Scope::path(scope) + line.substr(end);
+}
+
+}  // namespace
+
+Error::Error(const std::string& line) : std::runtime_error(placed(line)) {}
+
 CategoryScope::CategoryScope(Category category) : before_(this_category) {
   this_category = category;
 }

@@ -203,4 +203,6 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   return out << to_string(tensor);
 }
 
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
+
 }  // namespace ebb

@@ -17,5 +17,6 @@ namespace ebb {
 
 std::string to_string(const Tensor& tensor);
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+std::ostream& operator<<(std::ostream& out, const Shape& shape);  // (4, 64)
 
 }  // namespace ebb
