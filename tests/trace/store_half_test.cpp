@@ -170,6 +170,29 @@ TEST(StoredHalf, EveryBudgetGivesTheSameBits) {
   EXPECT_EQ(train(options, 3).last, whole.last);
 }
 
+// The weight's gradient of a product reads its rows through a reshape, which is made in the walk back.
+TEST(StoredHalf, ViewsInTheWalkBackKeepNothingWide) {
+  const auto stored = [](const Shape& shape) {
+    std::vector<Block> blocks;
+    for (int i = 0; i < 4; ++i) blocks.emplace_back(nn::Init(1) / i);
+    optim::Sgd sgd(params(blocks));
+    const Spec spec{shape, DType::f32};
+    return trace::stored_half(
+        trace::simplified(trace::trace(
+            [&](std::span<const Tensor> in) {
+              Tensor x = in[0];
+              for (const Block& b : blocks) x = b(x);
+              return std::vector<Tensor>{sgd.minimize(mse(x, in[0])).sum};
+            },
+            {&spec, 1})),
+        DType::bf16);
+  };
+  const trace::StoredHalf flat = stored({384, 64}), deep = stored({24, 16, 64});
+  EXPECT_GE(flat.values, 4 * 3) << "norm, up and gelu of each block";
+  EXPECT_EQ(deep.values, flat.values) << deep.trace;
+  EXPECT_EQ(deep.before, flat.before);
+}
+
 TEST(StoredHalf, LeavesAnEvaluationAlone) {
   Model model{nn::Init(1)};
   const Spec spec{{384, 64}, DType::f32};

@@ -82,16 +82,20 @@ class Storing {
     });
   }
 
+  bool soon(Id call, Id later) const { return runs_before_[later] - runs_before_[call] <= kSoon; }
+
   // Which values wait, and after which call the forward pass is done with them.
   void find() {
     const std::size_t n = from_.values.size();
+    Id runs = 0;
+    for (const Call& call : from_.calls) runs_before_.push_back(call.view ? runs : runs++);
     std::vector<Id> last(n, kNone), first_back(n, kNone);
     std::vector<bool> fixed(n);  // seen from outside, or through a view that no call made
     for (std::size_t c = 0; c < from_.calls.size(); ++c) {
       const Call& call = from_.calls[c];
       const auto at = static_cast<Id>(c);
-      for (const Id id : call.out)
-        if (!call.view) last[id] = at;
+      if (call.view) continue;  // its readers count, wherever it stands
+      for (const Id id : call.out) last[id] = at;
       for (const Id id : call.in) {
         const Id b = from_.base_of(id);
         if (backward(call)) {
@@ -115,7 +119,7 @@ class Storing {
     }
     for (std::size_t i = 0; i < n; ++i) {
       const auto id = static_cast<Id>(i);
-      if (fixed[i] || first_back[i] == kNone || first_back[i] - last[i] <= kSoon || !worth_it(id))
+      if (fixed[i] || first_back[i] == kNone || soon(last[i], first_back[i]) || !worth_it(id))
         continue;
       waiting_[id] = {};
       stored_after_[last[i]].push_back(id);
@@ -158,7 +162,7 @@ class Storing {
     if (found == waiting_.end() || found->second.half == kNone) return id;
     Waiting& w = found->second;
     if (takes_half(reader, id)) return view_like(id, w.half);
-    if (w.wide == kNone || at - w.read > kSoon)
+    if (w.wide == kNone || !soon(w.read, at))
       w.wide = made_by(ops::Cast{DType::f32}, DType::f32, w.half, reader.scope, false);
     w.read = at;
     return view_like(id, w.wide);
@@ -204,6 +208,7 @@ class Storing {
   const Trace& from_;
   DType type_;
   StoredHalf out_;
+  std::vector<Id> runs_before_;  // per call: how many others do more than give a view
   std::map<Id, Waiting> waiting_;
   std::map<Id, std::vector<Id>> stored_after_;
 };
