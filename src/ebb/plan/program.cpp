@@ -93,6 +93,7 @@ std::uint64_t constants_of(std::span<const Searched> passes) {
 
 void describe_peak(const Program& p, Forecast& f) {
   const Schedule& s = p.schedule;
+  if (s.steps.empty()) return;  // what is given is given back
   // An instance whose place another takes ends where that begins.
   std::vector<std::int64_t> last(s.instances.size());
   for (std::size_t i = 0; i < last.size(); ++i) {
@@ -118,7 +119,6 @@ void describe_peak(const Program& p, Forecast& f) {
       peak = i;
     }
   }
-  if (s.steps.empty()) return;
   for (std::size_t i = 0; i < last.size(); ++i) {
     const Instance& in = s.instances[i];
     const auto at = static_cast<std::int64_t>(peak);
