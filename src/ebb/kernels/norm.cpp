@@ -73,8 +73,12 @@ struct Spread {
     if constexpr (kCentered) v = hn::Sub(v, mean);
     sum.set(k, hn::MulAdd(v, v, sum.lanes[k]), amount);
   }
-  HWY_INLINE T rstd(T count, T eps) { return T(1) / std::sqrt(sum.total() / count + eps); }
 };
+
+template <class T>
+HWY_INLINE T rstd_of(const RowSum<T>& spread, T count, T eps) {
+  return T(1) / std::sqrt(spread.total() / count + eps);
+}
 
 // Three rows are under way at a time: the mean of one, the spread of the one before it, the result
 // of the one before that. Chains of additions leave gaps; so stages of different rows fill them,
@@ -117,81 +121,99 @@ void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
       if (spreads) walk<T>(n, second);
       if (reads && kCentered) walk<T>(n, first);
     }
-    ready = {mean, second.rstd(count, a.eps)};
+    ready = {mean, rstd_of(second.sum, count, a.eps)};
     mean = kCentered ? first.sum.total() / count : T(0);
   }
 }
 
-// As above with a stage more: sums of g = dy * weight and of g * xh, xh the normalised x.
+// What a row's gradient needs beside its mean: the spread, and sums of g = dy * weight and of
+// g * (x - mean).
 template <class T, bool kCentered>
 struct GradientSums {
   const T* x;
   const T* dy;
   const T* weight;
-  RowVec<T> mean, rstd;
-  RowSum<T> level, along;
-  HWY_INLINE GradientSums(const T* x_row, const T* dy_row, const T* w, RowStats<T> stats)
-      : x(x_row),
-        dy(dy_row),
-        weight(w),
-        mean(hn::Set(RowTag<T>(), stats.mean)),
-        rstd(hn::Set(RowTag<T>(), stats.rstd)) {}
+  RowVec<T> mean;
+  RowSum<T> spread, level, along;
+  HWY_INLINE GradientSums(const T* x_row, const T* dy_row, const T* w, T m)
+      : x(x_row), dy(dy_row), weight(w), mean(hn::Set(RowTag<T>(), m)) {}
   template <class Amount>
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
     auto v = load(x + i, amount);
     if constexpr (kCentered) v = hn::Sub(v, mean);
     const auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));
-    along.set(k, hn::MulAdd(g, hn::Mul(v, rstd), along.lanes[k]), amount);
+    spread.set(k, hn::MulAdd(v, v, spread.lanes[k]), amount);
+    along.set(k, hn::MulAdd(g, v, along.lanes[k]), amount);
     if constexpr (kCentered) level.set(k, hn::Add(level.lanes[k], g), amount);
   }
 };
 
+// Stages as above: the mean of one row, the sums of the one before it, the result of the one before
+// that.
 template <class T, bool kCentered, class Out>
 void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end, RowStats<T>* stats) {
   const RowTag<T> d;
   const std::size_t n = a.n, rows = end - begin;
   const T* weight = a.weight;
   const T count = static_cast<T>(n);
-  const bool wants_dx = a.out != nullptr;
-  T mean = 0, along = 0, level = 0;
-  for (std::size_t t = 0; t < rows + (wants_dx ? 3 : 1); ++t) {
-    const bool reads = t < rows, spreads = t >= 1 && t <= rows;
-    const bool sums = wants_dx && t >= 2 && t <= rows + 1, writes = wants_dx && t >= 3;
-    const auto at = [&](bool on, std::size_t behind) { return begin + (on ? t - behind : 0); };
-    Level<T> first(a.x + at(reads, 0) * n);
-    Spread<T, kCentered> second(a.x + at(spreads, 1) * n, mean);
-    const std::size_t sum_row = at(sums, 2), row = at(writes, 3);
-    GradientSums<T, kCentered> third(a.x + sum_row * n, a.dy + sum_row * n, weight,
-                                     sums ? stats[t - 2] : RowStats<T>{0, 0});
-    const RowStats<T> ready = writes ? stats[t - 3] : RowStats<T>{0, 0};
+  T mean = 0, level = 0, slope = 0;
+  for (std::size_t t = 0; t < rows + 2; ++t) {
+    const bool reads = t < rows, sums = t >= 1 && t <= rows, writes = t >= 2;
+    const std::size_t sum_row = begin + (sums ? t - 1 : 0), row = begin + (writes ? t - 2 : 0);
+    Level<T> first(a.x + (begin + (reads ? t : 0)) * n);
+    GradientSums<T, kCentered> second(a.x + sum_row * n, a.dy + sum_row * n, weight, mean);
+    const RowStats<T> ready = writes ? stats[t - 2] : RowStats<T>{0, 0};
     const auto vmean = hn::Set(d, ready.mean), rstd = hn::Set(d, ready.rstd);
-    const auto valong = hn::Set(d, along), vlevel = hn::Set(d, level);
+    const auto vlevel = hn::Set(d, level), vslope = hn::Set(d, slope);
     const T* x = a.x + row * n;
     const T* dy = a.dy + row * n;
-    T* dx = wants_dx ? a.out + row * n : nullptr;
-    const auto fourth = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    T* dx = a.out + row * n;
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
       auto v = load(x + i, amount);
+      const auto up = load(dy + i, amount), w = load(weight + i, amount);
       if constexpr (kCentered) v = hn::Sub(v, vmean);
-      auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));
-      if constexpr (kCentered) g = hn::Sub(g, vlevel);
-      const auto result = hn::Mul(rstd, hn::NegMulAdd(hn::Mul(v, rstd), valong, g));
-      store<T>(result, dx + i, stored<Out>(amount));
+      const auto g = kCentered ? hn::MulSub(up, w, vlevel) : hn::Mul(up, w);
+      store<T>(hn::Mul(rstd, hn::NegMulAdd(v, vslope, g)), dx + i, stored<Out>(amount));
     };
-    if (reads && spreads && sums && writes) {
+    if (reads && sums && writes) {
       if constexpr (kCentered) {
-        walk<T>(n, first, second, third, fourth);
+        walk<T>(n, first, second, third);
       } else {
-        walk<T>(n, second, third, fourth);
+        walk<T>(n, second, third);
       }
     } else {
-      if (writes) walk<T>(n, fourth);
-      if (sums) walk<T>(n, third);
-      if (spreads) walk<T>(n, second);
+      if (writes) walk<T>(n, third);
+      if (sums) walk<T>(n, second);
       if (reads && kCentered) walk<T>(n, first);
     }
-    along = third.along.total() / count;
-    level = third.level.total() / count;
-    if (spreads) stats[t - 1] = {mean, second.rstd(count, a.eps)};
+    if (sums) {
+      const T r = rstd_of(second.spread, count, a.eps);
+      stats[t - 1] = {mean, r};
+      level = second.level.total() / count;
+      slope = r * (r * second.along.total() / count);
+    }
+    mean = kCentered ? first.sum.total() / count : T(0);
+  }
+}
+
+// The statistics alone, where only dweight and dbias are wanted.
+template <class T, bool kCentered>
+void row_stats(const NormArrays<T>& a, std::size_t begin, std::size_t end, RowStats<T>* stats) {
+  const std::size_t n = a.n, rows = end - begin;
+  const T count = static_cast<T>(n);
+  T mean = 0;
+  for (std::size_t t = 0; t < rows + 1; ++t) {
+    const bool reads = kCentered && t < rows, spreads = t >= 1;
+    Level<T> first(a.x + (begin + (reads ? t : 0)) * n);
+    Spread<T, kCentered> second(a.x + (begin + (spreads ? t - 1 : 0)) * n, mean);
+    if (reads && spreads) {
+      walk<T>(n, first, second);
+    } else if (spreads) {
+      walk<T>(n, second);
+    } else if (reads) {
+      walk<T>(n, first);
+    }
+    if (spreads) stats[t - 1] = {mean, rstd_of(second.sum, count, a.eps)};
     mean = kCentered ? first.sum.total() / count : T(0);
   }
 }
@@ -243,6 +265,7 @@ void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
 
 template <class T, bool kCentered>
 void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end, RowStats<T>* stats) {
+  if (a.out == nullptr) return row_stats<T, kCentered>(a, begin, end, stats);
   if (!a.stream) return backward_rows<T, kCentered, Whole>(a, begin, end, stats);
   backward_rows<T, kCentered, Streamed>(a, begin, end, stats);
   hwy::FlushStream();
