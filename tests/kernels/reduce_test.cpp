@@ -305,6 +305,15 @@ TEST(Reduce, EmptyAndSpecialValues) {
   EXPECT_EQ(y[0], INFINITY);
   reduce(Reduce::logsumexp, reduction(Dims{2}, 1), big, y);
   EXPECT_FLOAT_EQ(y[0], 1000 + std::log(2.0f));
+  for (const float beside : {INFINITY, -INFINITY}) {  // a NaN wins over what is infinite
+    for (const std::size_t at : {0u, 5u, 16u, 19u}) {
+      std::vector<float> x(40, beside);
+      x[at] = nan;
+      reduce(Reduce::logsumexp, reduction(Dims{2, 20}, 2), x.data(), y);
+      EXPECT_TRUE(std::isnan(y[0])) << beside << " " << at;
+      EXPECT_EQ(y[1], beside) << at;
+    }
+  }
 }
 
 TEST(Reduce, IntegersAndHalves) {

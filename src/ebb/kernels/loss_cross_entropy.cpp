@@ -24,35 +24,12 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
-// Of each row its maximum, and the logarithm of the sum of e^(x - max). Two rows are under way at a
-// time: the maximum of one, the exponentials of the one before it.
-template <class T>
-void log_sums(const T* const* rows, std::size_t count, std::size_t n, T* max, T* log_sum) {
-  for (std::size_t t = 0; t < count + 1; ++t) {
-    const bool reads = t < count, sums = t >= 1;
-    RowMax<T> first(rows[reads ? t : 0]);
-    RowExpSum<T, false> second(rows[sums ? t - 1 : 0], nullptr, sums ? max[t - 1] : T(0));
-    if (reads && sums) {
-      walk_wide<T>(n, first, second);
-    } else if (sums) {
-      walk_wide<T>(n, second);
-    } else {
-      walk_wide<T>(n, first);
-    }
-    if (sums) log_sum[t - 1] = second.sum.total();
-    if (reads) max[t] = first.total();
-  }
-  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-    store<T>(Log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
-  });
-}
-
 // The loss of each row, whose target is 1 - smoothing at the label and smoothing / n everywhere.
 template <class T>
 void sparse_losses(const T* const* rows, const std::size_t* labels, std::size_t count,
                    std::size_t n, T smoothing, T* losses) {
   T max[kRowsAtOnce], log_sum[kRowsAtOnce];
-  log_sums(rows, count, n, max, log_sum);
+  log_sums([&](std::size_t row) EBB_ROW_LAMBDA { return rows[row]; }, count, n, max, log_sum);
   for (std::size_t row = 0; row < count; ++row) {
     const T* x = rows[row];
     losses[row] = log_sum[row] - (x[labels[row]] - max[row]);

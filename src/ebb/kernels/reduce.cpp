@@ -60,6 +60,7 @@ constexpr std::size_t kPieces = 512;  // block results held at a time
 constexpr std::size_t kTile = 512;    // columns accumulated at a time
 constexpr std::size_t kLongPart = std::size_t{1} << 18;  // elements
 constexpr std::size_t kGroupBytes = std::size_t{32} << 10;  // of short runs taken together
+constexpr std::size_t kLongGroupBytes = std::size_t{256} << 10;  // where passes over them overlap
 
 // A fold over all that makes up output element o, where the inner stretch is reduced.
 template <class T, class A>
@@ -197,6 +198,19 @@ void reduce_outputs(Reduce op, const Reduction& r, const T* x, std::size_t step,
   }
 }
 
+// logsumexp of n short runs, `step` apart: the largest element and the sum in one walk.
+template <class T>
+void log_sums_of_runs(const Reduction& r, const T* x, std::size_t step, T* y, std::size_t n) {
+  T max[kTile], log_sum[kTile];
+  fold_log_sums(element_of<T>(), x, {n, r.inner, step}, max, log_sum);
+  for (std::size_t j = 0; j < n; ++j) {
+    y[j] = max[j] + log_sum[j];
+    if (!std::isinf(max[j])) continue;
+    const T* run = x + j * step;  // no sum of differences from infinity; a NaN beside it wins
+    y[j] = std::any_of(run, run + r.inner, [](T v) { return v != v; }) ? log_sum[j] : max[j];
+  }
+}
+
 // Columns a task takes: as many as fit, but few enough for every thread to have some.
 std::size_t tile_width(const Reduction& r) {
   const auto threads = static_cast<std::size_t>(pool::threads());
@@ -208,7 +222,7 @@ std::size_t tile_width(const Reduction& r) {
 
 // Calls task(x offset, step, y offset, n) for stretches of outputs, on all threads.
 template <class T, class Task>
-void each_output(const Reduction& r, Task task) {
+void each_output(const Reduction& r, Task task, std::size_t group_bytes = kGroupBytes) {
   if (r.outputs == 0) return;
   if (r.inner_reduced) {
     // Few outputs of many elements each: one after the other, the threads work inside.
@@ -221,7 +235,7 @@ void each_output(const Reduction& r, Task task) {
     const std::size_t loop = r.kept.rank == 0 ? 1 : r.kept.dim[r.kept.rank - 1];
     const std::size_t step = r.kept.rank == 0 ? 0 : r.kept.step[r.kept.rank - 1];
     const std::size_t most =
-        is_short(r) ? std::clamp<std::size_t>(kGroupBytes / (r.inner * sizeof(T)), 4, kTile) : 1;
+        is_short(r) ? std::clamp<std::size_t>(group_bytes / (r.inner * sizeof(T)), 4, kTile) : 1;
     pool::parallel_for(r.outputs, grain, [&](std::size_t begin, std::size_t end) {
       for (std::size_t o = begin; o < end;) {
         const std::size_t n = std::min({most, end - o, loop - o % loop});
@@ -258,6 +272,15 @@ bool larger(A a, A b) {
 
 template <class T>
 void reduce(Reduce op, const Reduction& r, const T* x, T* y, ReduceOptions options) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == Reduce::logsumexp && is_short(r)) {
+      return each_output<T>(
+          r, [&](std::size_t from, std::size_t step, std::size_t to, std::size_t n) {
+            log_sums_of_runs(r, x + from, step, y + to, n);
+          },
+          kLongGroupBytes);
+    }
+  }
   each_output<T>(r, [&](std::size_t from, std::size_t step, std::size_t to, std::size_t n) {
     reduce_outputs(op, r, x + from, step, y + to, n, options);
   });

@@ -255,6 +255,15 @@ void BlocksOf(Element element, Fold fold, const void* x, const Stretches& s, con
   }
 }
 
+void LogSumsOf(Element element, const void* x, const Stretches& s, void* max, void* log_sum) {
+  const auto fold = [&]<class A>(const A* from) HWY_ATTR {
+    log_sums([&](std::size_t r) EBB_ROW_LAMBDA { return from + r * s.step; }, s.count, s.n,
+             static_cast<A*>(max), static_cast<A*>(log_sum));
+  };
+  if (element == Element::f64) return fold(static_cast<const double*>(x));
+  fold(static_cast<const float*>(x));
+}
+
 void RowsOf(Element element, Fold fold, const void* x, std::size_t rows, std::size_t step,
             std::size_t n, const void* c, void* acc) {
   const auto* cf = static_cast<const float*>(c);
@@ -284,11 +293,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 HWY_EXPORT(BlocksOf);
+HWY_EXPORT(LogSumsOf);
 HWY_EXPORT(RowsOf);
 
 void fold_blocks(Element element, Fold fold, const void* x, const Stretches& stretches,
                  const void* c, void* acc) {
   HWY_DYNAMIC_DISPATCH(BlocksOf)(element, fold, x, stretches, c, acc);
+}
+
+void fold_log_sums(Element element, const void* x, const Stretches& stretches, void* max,
+                   void* log_sum) {
+  HWY_DYNAMIC_DISPATCH(LogSumsOf)(element, x, stretches, max, log_sum);
 }
 
 void fold_rows(Element element, Fold fold, const void* x, std::size_t rows, std::size_t step,

@@ -65,6 +65,12 @@ struct Stretches {
 void fold_blocks(Element element, Fold fold, const void* x, const Stretches& stretches,
                  const void* c, void* acc);
 
+// Of each stretch its largest element, and the logarithm of the sum of e^(x - max), the sum in the
+// same order; float and double alone. With a NaN among them max is some element and the logarithm
+// NaN, as it is where max is infinite.
+void fold_log_sums(Element element, const void* x, const Stretches& stretches, void* max,
+                   void* log_sum);
+
 // acc[j] takes in x[i * step + j] for i = 0, 1, ... rows - 1, for each j < n. c[j], where used.
 void fold_rows(Element element, Fold fold, const void* x, std::size_t rows, std::size_t step,
                std::size_t n, const void* c, void* acc);

@@ -1,4 +1,5 @@
-// The parts of a softmax row that losses share with it: its maximum, and the sum of exponentials.
+// The parts of a softmax row that losses and logsumexp share with it: its maximum, and the sum of
+// exponentials.
 
 #if defined(EBB_KERNELS_SOFTMAX_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_SOFTMAX_INL_HPP_
@@ -184,6 +185,72 @@ template <class T>
 HWY_INLINE T log_of(T x) {
   const RowTag<T> d;
   return hn::GetLane(Log(d, hn::Set(d, x)));
+}
+
+// Of each of `count` rows its maximum and the sum of e^(x - max). Four rows are under way at a time:
+// the maxima of two, the exponentials of the two before them. So the ends of rows, where lanes are
+// folded, come half as often.
+template <class T, class RowAt>
+HWY_INLINE void exp_sums_by_pairs(RowAt&& row_at, std::size_t count, std::size_t n, T* max,
+                                  T* sum) {
+  for (std::size_t t = 0; t < count + 2; t += 2) {
+    const bool reads = t + 1 < count, sums = t >= 2;
+    const std::size_t ahead = reads ? t : 0, behind = sums ? t - 2 : 0;
+    const std::size_t pair = behind + 1 < count ? 1 : 0;
+    RowMax<T> max_a(row_at(ahead)), max_b(row_at(reads ? ahead + 1 : 0));
+    RowExpSum<T, false> sum_a(row_at(behind), nullptr, sums ? max[behind] : T(0));
+    RowExpSum<T, false> sum_b(row_at(behind + pair), nullptr, sums ? max[behind + pair] : T(0));
+    if (reads && sums) {
+      walk_wide<T>(n, max_a, max_b, sum_a, sum_b);
+    } else {
+      if (sums) walk_wide<T>(n, sum_a);
+      if (sums && pair) walk_wide<T>(n, sum_b);
+      if (reads) walk_wide<T>(n, max_a, max_b);
+    }
+    if (sums) {
+      sum[behind + pair] = sum_b.sum.total();
+      sum[behind] = sum_a.sum.total();
+    }
+    if (reads) {
+      max[t] = max_a.total();
+      max[t + 1] = max_b.total();
+    } else if (t < count) {
+      max[t] = row_max(row_at(t), n);
+    }
+  }
+}
+
+// The same with two rows under way: the maximum of one, the exponentials of the one before it.
+template <class T, class RowAt>
+HWY_INLINE void exp_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* max, T* sum) {
+  for (std::size_t t = 0; t < count + 1; ++t) {
+    const bool reads = t < count, sums = t >= 1;
+    RowMax<T> first(row_at(reads ? t : 0));
+    RowExpSum<T, false> second(row_at(sums ? t - 1 : 0), nullptr, sums ? max[t - 1] : T(0));
+    if (reads && sums) {
+      walk<T>(n, first, second);
+    } else if (sums) {
+      walk<T>(n, second);
+    } else {
+      walk<T>(n, first);
+    }
+    if (sums) sum[t - 1] = second.sum.total();
+    if (reads) max[t] = first.total();
+  }
+}
+
+// Of each of `count` rows its maximum, and the logarithm of the sum of e^(x - max).
+template <class T, class RowAt>
+HWY_INLINE void log_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* max, T* log_sum) {
+  constexpr std::size_t kShort = 2048;  // bytes of a row of which the end counts
+  if (n * sizeof(T) <= kShort) {
+    exp_sums_by_pairs(row_at, count, n, max, log_sum);
+  } else {
+    exp_sums(row_at, count, n, max, log_sum);
+  }
+  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    store<T>(Log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
+  });
 }
 
 }  // namespace ebb::kernels::HWY_NAMESPACE

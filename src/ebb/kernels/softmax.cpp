@@ -71,42 +71,6 @@ void softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t n) {
   softmax_rows<T, Out, true>(x, y, rows, n);
 }
 
-// Of each of `count` rows its maximum, and the logarithm of the sum of e^(x - max). Four rows are
-// under way at a time: the maxima of two, the exponentials of the two before them. Memory gives
-// more to two streams than to one, and the ends of rows, where lanes are folded, come half as
-// often.
-template <class T, class RowAt>
-HWY_INLINE void log_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* max, T* log_sum) {
-  for (std::size_t t = 0; t < count + 2; t += 2) {
-    const bool reads = t + 1 < count, sums = t >= 2;
-    const std::size_t ahead = reads ? t : 0, behind = sums ? t - 2 : 0;
-    const std::size_t pair = behind + 1 < count ? 1 : 0;
-    RowMax<T> max_a(row_at(ahead)), max_b(row_at(reads ? ahead + 1 : 0));
-    RowExpSum<T, false> sum_a(row_at(behind), nullptr, sums ? max[behind] : T(0));
-    RowExpSum<T, false> sum_b(row_at(behind + pair), nullptr, sums ? max[behind + pair] : T(0));
-    if (reads && sums) {
-      walk_wide<T>(n, max_a, max_b, sum_a, sum_b);
-    } else {
-      if (sums) walk_wide<T>(n, sum_a);
-      if (sums && pair) walk_wide<T>(n, sum_b);
-      if (reads) walk_wide<T>(n, max_a, max_b);
-    }
-    if (sums) {
-      log_sum[behind + pair] = sum_b.sum.total();
-      log_sum[behind] = sum_a.sum.total();
-    }
-    if (reads) {
-      max[t] = max_a.total();
-      max[t + 1] = max_b.total();
-    } else if (t < count) {
-      max[t] = row_max(row_at(t), n);
-    }
-  }
-  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-    store<T>(Log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
-  });
-}
-
 // Short rows, some at a time: one logarithm serves them all.
 template <class T, class Out>
 void log_softmax_short(const T* x, T* y, std::size_t rows, std::size_t n) {
