@@ -49,14 +49,17 @@ constexpr int kGrads = static_cast<int>(UnaryGrad::clip) + 1;
 const Scalars kScalars{0.25, 0.75};
 
 TEST(Elementwise, AValueHasOneResultWhereverItStands) {
-  const std::size_t n = 77;
+  const std::size_t n = 1101;
   std::vector<float> x(n), y(n), g(n, 1.0f);
   for (const float value : {-2.5f, -0.1f, 0.3f, 1.7f, 40.0f, 1e-40f}) {
     std::fill(x.begin(), x.end(), value);
     for (int op = 0; op < kUnaries; ++op) {
+      float alone;
+      unary(static_cast<Unary>(op), &value, &alone, 1, kScalars);
       unary(static_cast<Unary>(op), x.data(), y.data(), n, kScalars);
-      for (std::size_t i = 1; i < n; ++i)
-        ASSERT_EQ(std::memcmp(&y[0], &y[i], 4), 0) << "op " << op << " of " << value << " at " << i;
+      for (std::size_t i = 0; i < n; ++i)
+        ASSERT_EQ(std::memcmp(&alone, &y[i], 4), 0)
+            << "op " << op << " of " << value << " at " << i;
     }
     for (int op = 0; op < kGrads; ++op) {
       unary_grad(static_cast<UnaryGrad>(op), x.data(), g.data(), y.data(), n, kScalars);
@@ -70,7 +73,7 @@ TEST(Elementwise, AValueHasOneResultWhereverItStands) {
 TEST(Elementwise, ThreadsInPlaceAndUnalignedGiveTheSameBits) {
   for (const std::size_t n : kSizes) {
     const std::vector<float> x = random_floats(n + 1, n);
-    for (const Unary op : {Unary::relu, Unary::gelu, Unary::log, Unary::sin}) {
+    for (const Unary op : {Unary::relu, Unary::gelu, Unary::log, Unary::sin, Unary::softplus}) {
       std::vector<float> one(n), other(n), in_place = x, shifted(n + 1);
       {
         const Threads threads(1);
@@ -94,10 +97,12 @@ TEST(Elementwise, LargeOutputsStoredPastTheCachesHaveTheSameBits) {
   const std::size_t n = (std::size_t{5} << 20) + 13;  // 20 MiB
   const std::vector<float> x = random_floats(5, n), g = random_floats(6, n);
   std::vector<float> whole(n + 1), parts(n);
-  unary(Unary::tanh, x.data(), whole.data() + 1, n);
-  for (std::size_t i = 0; i < n; i += 1000)
-    unary(Unary::tanh, x.data() + i, parts.data() + i, std::min<std::size_t>(1000, n - i));
-  EXPECT_EQ(std::memcmp(whole.data() + 1, parts.data(), n * 4), 0);
+  for (const Unary op : {Unary::tanh, Unary::softplus}) {
+    unary(op, x.data(), whole.data() + 1, n);
+    for (std::size_t i = 0; i < n; i += 300)
+      unary(op, x.data() + i, parts.data() + i, std::min<std::size_t>(300, n - i));
+    EXPECT_EQ(std::memcmp(whole.data() + 1, parts.data(), n * 4), 0);
+  }
   binary(Binary::add, same_shape<2>(n), x.data(), g.data(), whole.data() + 1);
   for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(whole[i + 1], x[i] + g[i]) << i;
 }

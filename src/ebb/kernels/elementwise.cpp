@@ -19,6 +19,42 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
+// An operand made just before: there is nothing to ask for ahead of it.
+template <class T>
+struct Made : map::Array<T> {
+  HWY_INLINE void ahead(std::size_t, std::size_t) const {}
+};
+
+// A function in two parts, second(v, first(v)), each mapped over a block in turn. A long chain of
+// operations fills the machine's queues with what has to wait; of two halves, more are under way.
+template <class T, class First, class Second>
+HWY_INLINE void MapInTwo(const T* x, T* y, std::size_t n, bool stream, First first, Second second) {
+  HWY_ALIGN T between[map::kBlock];
+  for (std::size_t i = 0; i < n; i += map::kBlock) {
+    const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
+    map::Map<true>(between, m, false, first, map::Array<T>{x + i});
+    map::Map<true>(y + i, m, stream, second, map::Array<T>{x + i}, Made<T>{{between}});
+  }
+}
+
+// Of whole blocks, Softplus of math-inl.hpp cut where the exponential is done.
+template <class T>
+HWY_INLINE void MapSoftplus(const T* x, T* y, std::size_t n, bool stream) {
+  if constexpr (sizeof(T) == 4) {
+    if (n >= map::kBlock) {
+      return MapInTwo(
+          x, y, n, stream,
+          [](auto d, auto v) EBB_MAP_LAMBDA { return detail::ExpRaisedNegAbs(d, v); },
+          [](auto d, auto v, auto e) EBB_MAP_LAMBDA {
+            return Add(Max(Zero(d), v), detail::Log1pUnit(d, e));
+          });
+    }
+  }
+  map::Map<sizeof(T) == 4>(
+      y, n, stream, [](auto d, auto v) EBB_MAP_LAMBDA { return Softplus(d, v); },
+      map::Array<T>{x});
+}
+
 // One line for each function: what it gives for the vector v, with tag d and parameters a and b.
 #define EBB_UNARY(name, expression)                                                           \
   case Unary::name:                                                                           \
@@ -70,7 +106,8 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
       EBB_UNARY(tanh, Tanh(d, v));
       EBB_UNARY(erf, Erf(d, v));
       EBB_UNARY(sigmoid, Sigmoid(d, v));
-      EBB_UNARY(softplus, Softplus(d, v));
+      case Unary::softplus:
+        return MapSoftplus(x, y, n, stream);
       EBB_UNARY(leaky_relu,
                 IfThenElse(Lt(v, Zero(d)), Mul(v, Set(d, a)), v));
       EBB_UNARY(elu, IfThenElse(Lt(v, Zero(d)),
