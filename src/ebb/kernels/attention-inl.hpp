@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "ebb/kernels/attention.hpp"
 #include "ebb/kernels/gemm_pack-inl.hpp"
@@ -65,18 +66,20 @@ HWY_INLINE hn::Vec<D> WeightOf(D d, hn::Vec<D> y) {
   }
 }
 
-// `tiles` tiles of MR rows, one below the other, `across` panels wide: C (+)= A · B.
-template <int MR, class T>
-HWY_NOINLINE void TileBlock(size_t tiles, size_t across, size_t kc, const T* a, size_t a_row,
-                            size_t a_k, const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
+// `tiles` tiles of MR rows, one below the other, `across` panels wide: C (+)= A · B. kAlong: A's
+// rows are a_step apart, or else its steps of k are.
+template <int MR, bool kAlong, class T>
+HWY_NOINLINE void TileBlock(size_t tiles, size_t across, size_t kc, const T* a, size_t a_step,
+                            const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
                             size_t columns, bool from_zero) {
   const size_t width = PanelColumns<T>();
   for (size_t t = 0; t < tiles; ++t) {
+    const std::conditional_t<kAlong, RowsAlong<MR, T>, RowsAcross<T>> rows(a, a_step);
     for (size_t p = 0; p < across; ++p) {
-      TileColumns<MR, 2, T>(kc, StridedRows<MR, T>(a, a_row, a_k), b + p * b_panel, b_k,
-                            StridedOut<T>{c + p * width, c_row}, columns - p * width, from_zero);
+      TileColumns<MR, 2, T>(kc, rows, b + p * b_panel, b_k, c + p * width, c_row,
+                            columns - p * width, from_zero);
     }
-    a += MR * a_row;
+    a += kAlong ? MR * a_step : MR;
     c += MR * c_row;
   }
 }
@@ -94,26 +97,27 @@ struct RowGroups {
 };
 
 // C (rows × columns) (+)= A · B, rows cut into the groups [g, g_end). A's element (r, k) is
-// a[r * a_row + k * a_k]; B's row k starts at b + k * b_k, in each of its panels, `b_panel` apart.
-template <class T>
+// a[r * a_step + k] (kAlong) or a[r + k * a_step]; B's row k starts at b + k * b_k, in each of its
+// panels, `b_panel` apart.
+template <bool kAlong, class T>
 HWY_INLINE void Product(const RowGroups& groups, size_t g, size_t g_end, size_t kc, const T* a,
-                        size_t a_row, size_t a_k, const T* b, size_t b_k, size_t b_panel, T* c,
-                        size_t c_row, size_t columns, bool from_zero) {
+                        size_t a_step, const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
+                        size_t columns, bool from_zero) {
   const size_t across = (columns + PanelColumns<T>() - 1) / PanelColumns<T>();
   while (g < g_end) {
     const bool tall = g < groups.taller;
     const size_t end = tall ? HWY_MIN(g_end, groups.taller) : g_end, row = groups.begin(g);
     const auto block = [&](auto fn) {
-      fn(end - g, across, kc, a + row * a_row, a_row, a_k, b, b_k, b_panel, c + row * c_row, c_row,
-         columns, from_zero);
+      fn(end - g, across, kc, a + (kAlong ? row * a_step : row), a_step, b, b_k, b_panel,
+         c + row * c_row, c_row, columns, from_zero);
     };
     switch (groups.height + tall) {
-      case 1: block(TileBlock<1, T>); break;
-      case 2: block(TileBlock<2, T>); break;
-      case 3: block(TileBlock<3, T>); break;
-      case 4: block(TileBlock<4, T>); break;
-      case 5: block(TileBlock<5, T>); break;
-      default: block(TileBlock<6, T>); break;
+      case 1: block(TileBlock<1, kAlong, T>); break;
+      case 2: block(TileBlock<2, kAlong, T>); break;
+      case 3: block(TileBlock<3, kAlong, T>); break;
+      case 4: block(TileBlock<4, kAlong, T>); break;
+      case 5: block(TileBlock<5, kAlong, T>); break;
+      default: block(TileBlock<6, kAlong, T>); break;
     }
     g = end;
   }

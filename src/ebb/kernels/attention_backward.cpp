@@ -219,10 +219,10 @@ void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
   if (g == g_end) return;
   const size_t r = groups.begin(g), r_end = groups.begin(g_end);
   T* slopes = s.slopes + c;
-  Product<T>(groups, g, g_end, a.size, s.q, padded, 1, s.turned_keys + c * a.size, width, 0,
-             s.weights, width, width, true);
-  Product<T>(groups, g, g_end, a.size, s.dout, padded, 1, s.turned_values + c * a.size, width, 0,
-             slopes, kSlopesRow, width, true);
+  Product<true>(groups, g, g_end, a.size, s.q, padded, s.turned_keys + c * a.size, width, 0,
+                s.weights, width, width, true);
+  Product<true>(groups, g, g_end, a.size, s.dout, padded, s.turned_values + c * a.size, width, 0,
+                slopes, kSlopesRow, width, true);
   const KeyRange low = KeysOf(a, p.i + r, p.k + c, p.k + c + m);
   const KeyRange high = KeysOf(a, p.i + r_end - 1, p.k + c, p.k + c + m);
   if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
@@ -238,10 +238,10 @@ void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
   }
   if (!keys_wanted) return;
   const RowGroups by_key(m);
-  Product<T>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, 1, width,
-             s.dout + r * padded, padded, width, s.dv + c * padded, padded, padded, false);
-  Product<T>(by_key, 0, by_key.count, r_end - r, slopes + r * kSlopesRow, 1, kSlopesRow,
-             s.q + r * padded, padded, width, s.dk + c * padded, padded, padded, false);
+  Product<false>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, width,
+                 s.dout + r * padded, padded, width, s.dv + c * padded, padded, padded, false);
+  Product<false>(by_key, 0, by_key.count, r_end - r, slopes + r * kSlopesRow, kSlopesRow,
+                 s.q + r * padded, padded, width, s.dk + c * padded, padded, padded, false);
 }
 
 // ---- one pair of tiles ----
@@ -270,8 +270,8 @@ void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, b
       ++end;
     if (!keys.empty()) {
       const size_t c = keys.begin - p.k;
-      Product<T>(groups, g, end, keys.end - keys.begin, s.slopes + c, kSlopesRow, 1,
-                 s.keys + c * padded, padded, width, dq, a.q_row, a.size, false);
+      Product<true>(groups, g, end, keys.end - keys.begin, s.slopes + c, kSlopesRow,
+                    s.keys + c * padded, padded, width, dq, a.q_row, a.size, false);
     }
     g = end;
   }

@@ -27,7 +27,7 @@ template <class T>
 struct ForwardScratch {
   T* turned;   // queries: panels of [size][width]
   T* keys;     // [kKeys][size]
-  T* values;   // [kKeys][padded]
+  T* values;   // panels of [kKeys][width]
   T* weights;  // [kKeys][width]
   T* factors;  // likewise: dropout
   T* out;      // [kQueries][padded]
@@ -166,8 +166,8 @@ void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p,
   const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
   const size_t rows = p.keys.end - p.keys.begin, above = p.keys.begin - p.tile;
   const RowGroups by_key(rows), by_query(p.n);
-  Product<T>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size, 1,
-             s.turned + panel * a.size * width, width, 0, s.weights, width, width, true);
+  Product<true>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size,
+                s.turned + panel * a.size * width, width, 0, s.weights, width, width, true);
   const KeyRange all = KeysOf(a, p.i, p.keys.begin, p.keys.end);
   const KeyRange last = KeysOf(a, p.i + p.n - 1, p.keys.begin, p.keys.end);
   if (a.mask || all.end != p.keys.end || last.begin != p.keys.begin)
@@ -180,8 +180,8 @@ void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p,
   if (Weigh(s.weights, rows, scale, s.top + row, s.sum + row, factor))
     ScaleRows(out, p.n, padded, factor);
   if (a.dropout > 0) DropWeights(a, p, s.weights, s.factors);
-  Product<T>(by_query, 0, by_query.count, rows, s.weights, 1, width, s.values + above * padded,
-             padded, width, out, padded, padded, false);
+  Product<false>(by_query, 0, by_query.count, rows, s.weights, width, s.values + above * width,
+                 width, kKeys * width, out, padded, padded, false);
 }
 
 // out and lse of one tile of queries, from sums.
@@ -241,7 +241,10 @@ void ForwardTask(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
     const T* k = f.k + (batch * a.keys + first) * a.k_row + kv * a.size;
     const T* v = f.v + (batch * a.keys + first) * a.v_row + kv * a.size;
     CopyRows(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size);
-    CopyRows(v, a.v_row, last - first, a.size, s.values + (first - k0) * padded, padded);
+    for (size_t c = 0; c < a.size; c += width) {
+      CopyRows(v + c, a.v_row, last - first, std::min(width, a.size - c),
+               s.values + c * kKeys + (first - k0) * width, width);
+    }
     for (size_t p = 0; p < panels; ++p) {
       const size_t i = i0 + p * width, count = std::min(width, n - p * width);
       const Panel<T> panel{batch, head, i, count, k0, KeysOf(a, i, i + count, first, last)};

@@ -35,37 +35,11 @@ constexpr std::size_t kBackVectors = 4;
 
 // MR rows × NV vectors of C in registers. A is read an element at a time; B's rows are b_k apart.
 template <int MR, int NV, class T>
-HWY_NOINLINE void Chains(std::size_t depth, const T* HWY_RESTRICT a, std::size_t a_row,
-                         const T* HWY_RESTRICT b, std::size_t b_k, T* HWY_RESTRICT c,
-                         std::size_t c_row) {
-  const RowTag<T> d;
-  using V = RowVec<T>;
-  const std::size_t lanes = hn::Lanes(d);
-  V acc[MR][NV];
-#pragma GCC unroll 8
-  for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) acc[r][v] = hn::Load(d, c + r * c_row + v * lanes);
-  }
-  StridedRows<MR, T> from(a, a_row, 1);
-  for (std::size_t k = 0; k < depth; ++k) {
-    V row[NV];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) row[v] = hn::Load(d, b + v * lanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < MR; ++r) {
-      const V element = hn::Set(d, from.at(r));
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) acc[r][v] = hn::MulAdd(element, row[v], acc[r][v]);
-    }
-    from.next();
-    b += b_k;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) hn::Store(acc[r][v], d, c + r * c_row + v * lanes);
-  }
+HWY_NOINLINE void Chains(std::size_t depth, const T* a, std::size_t a_row, const T* b,
+                         std::size_t b_k, T* c, std::size_t c_row) {
+  static_assert(kRowLanes<T> == hn::MaxLanes(hn::ScalableTag<T>()));
+  TileChain<MR, NV, T>(depth, RowsAlong<MR, T>(a, a_row), b, b_k, StridedOut<MR, T>(c, c_row),
+                       false);
 }
 
 // All rows of the block × one panel of NV vectors, over k in [0, depth).

@@ -19,7 +19,9 @@
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
+#include "ebb/kernels/tile_steps-inl.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -37,104 +39,206 @@ HWY_INLINE size_t TileLanes() {
   return hn::Lanes(hn::ScalableTag<T>());
 }
 
-// Where A's element (row r of the tile, current k) is; next() goes to the following k.
+// Where A's elements are: at<r, u> is that of row r of the tile and the u-th k from the current
+// one, u < kTileSteps; next(n) goes on by n. Strides are in bytes.
 template <int MR, class T>
 struct PackedRows {  // MR elements of one k side by side
   const T* a;
-  HWY_INLINE T at(int r) const { return a[r]; }
-  HWY_INLINE void next() { a += MR; }
+  template <int r, int u, class D>
+  HWY_INLINE hn::Vec<D> at(D d) const {
+    return SetFrom<0, (u * MR + r) * static_cast<int>(sizeof(T))>(d, a, 0);
+  }
+  HWY_INLINE void next(int n) { a += n * MR; }
 };
 
 template <int MR, class T>
-struct StridedRows {  // two bases, so that every row is a base plus at most twice a stride
-  const T *low, *high;
-  size_t row, step;
-  HWY_INLINE StridedRows(const T* a, size_t a_row, size_t a_k)
-      : low(a), high(a + (MR > 3 ? 3 * a_row : 0)), row(a_row), step(a_k) {}
-  HWY_INLINE T at(int r) const { return r < 3 ? low[r * row] : high[(r - 3) * row]; }
-  HWY_INLINE void next() {
-    low += step;
-    high += step;
+struct RowsAlong {  // a row's side by side
+  const T *low, *high;  // two bases, so that every row is a base plus at most twice a stride
+  size_t row;
+  HWY_INLINE RowsAlong(const T* a, size_t a_row)
+      : low(a), high(a + (MR > 3 ? 3 * a_row : 0)), row(a_row * sizeof(T)) {}
+  template <int r, int u, class D>
+  HWY_INLINE hn::Vec<D> at(D d) const {
+    return SetFrom<r % 3, u * static_cast<int>(sizeof(T))>(d, r < 3 ? low : high, row);
+  }
+  HWY_INLINE void next(int n) {
+    low += n;
+    high += n;
   }
 };
 
 template <class T>
-struct StridedOut {
-  T* c;
-  size_t row;
-  HWY_INLINE T* at(int r) const { return c + r * row; }
+struct RowsAcross {  // those of one k side by side, `step` elements from one k to the next
+  const T* a;
+  size_t step, once, thrice;
+  HWY_INLINE RowsAcross(const T* a, size_t a_k)
+      : a(a), step(a_k), once(a_k * sizeof(T)), thrice(3 * once) {}
+  template <int r, int u, class D>
+  HWY_INLINE hn::Vec<D> at(D d) const {
+    return SetFrom<u % 3 + u / 3, r * static_cast<int>(sizeof(T))>(d, a, u < 3 ? once : thrice);
+  }
+  template <int v, int u, class D>
+  HWY_INLINE hn::Vec<D> vector(D d) const {  // as rows of B
+    return LoadFrom<u % 3 + u / 3, kBytes<v, D>>(d, a, u < 3 ? once : thrice);
+  }
+  HWY_INLINE void next(int n) { a += n * step; }
 };
 
-template <int MR, int NV, class T, class Rows, class Out>
-HWY_INLINE void TileChain(size_t kc, Rows a, const T* HWY_RESTRICT b, size_t b_k, Out c,
-                          bool from_zero) {
+template <int MR, class T>
+struct RowsApart {  // rows anywhere, a row's side by side
+  const T* row[MR];
+  template <int r, int u, class D>
+  HWY_INLINE hn::Vec<D> at(D d) const {
+    return SetFrom<0, u * static_cast<int>(sizeof(T))>(d, row[r], 0);
+  }
+  HWY_INLINE void next(int n) {
+#pragma GCC unroll 8
+    for (int r = 0; r < MR; ++r) row[r] += n;
+  }
+};
+
+template <int NV, class T>
+struct VectorsApart {  // rows of B whose vectors lie anywhere
+  const T* first[NV];
+  size_t step, once, thrice;
+  template <int v, int u, class D>
+  HWY_INLINE hn::Vec<D> vector(D d) const {
+    return LoadFrom<u % 3 + u / 3, 0>(d, first[v], u < 3 ? once : thrice);
+  }
+  HWY_INLINE void next(int n) {
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) first[v] += n * step;
+  }
+};
+
+template <int MR, class T>
+struct StridedOut {  // rows of C, likewise
+  T *low, *high;
+  size_t row;
+  HWY_INLINE StridedOut(T* c, size_t c_row)
+      : low(c), high(c + (MR > 3 ? 3 * c_row : 0)), row(c_row * sizeof(T)) {}
+  template <int r, int v, class D>
+  HWY_INLINE hn::Vec<D> load(D d) const {
+    return LoadFrom<r % 3, kBytes<v, D>>(d, r < 3 ? low : high, row);
+  }
+  template <int r, int v, class D>
+  HWY_INLINE void store(D d, hn::Vec<D> x) const {
+    StoreTo<r % 3, kBytes<v, D>>(d, x, r < 3 ? low : high, row);
+  }
+};
+
+// The u-th step of k: a row of B to registers, then row after row of the tile.
+template <int u, class T, int MR, int NV, class V, class A, class B, int... r, int... v>
+HWY_INLINE void TileStep(V (&acc)[MR][NV], const A& a, const B& b,
+                         std::integer_sequence<int, r...>, std::integer_sequence<int, v...>) {
   const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  const size_t lanes = hn::Lanes(d);
-  V acc[MR][NV];
+  const V row[NV] = {b.template vector<v, u>(d)...};
+  const auto each = [&](V element, V(&sums)[NV]) HWY_ATTR {
+    (FuseInto<T>(sums[v], element, row[v]), ...);
+  };
+  (each(a.template at<r, u>(d), acc[r]), ...);
+}
+
+// The chains of a tile over the next kc of k.
+template <class T, int MR, int NV, class V, class A, class B>
+HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
+  const std::make_integer_sequence<int, MR> rows;
+  const std::make_integer_sequence<int, NV> vectors;
+  if constexpr (kTileSteps == 4) {
+    for (; kc >= 4; kc -= 4) {
+      TileStep<0, T>(acc, a, b, rows, vectors);
+      TileStep<1, T>(acc, a, b, rows, vectors);
+      TileStep<2, T>(acc, a, b, rows, vectors);
+      TileStep<3, T>(acc, a, b, rows, vectors);
+      a.next(4);
+      b.next(4);
+      Forget(kc);
+    }
+  }
+  for (; kc > 0; --kc) {
+    TileStep<0, T>(acc, a, b, rows, vectors);
+    a.next(1);
+    b.next(1);
+    Forget(kc);
+  }
+}
+
+template <class T, class V, int MR, int NV, int... v>
+HWY_INLINE void TileStart(V (&acc)[MR][NV], const StridedOut<MR, T>& c, bool from_zero,
+                          std::integer_sequence<int, v...>) {
+  const hn::ScalableTag<T> d;
   if (from_zero) {
-#pragma GCC unroll 8
-    for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) acc[r][v] = hn::Zero(d);
-    }
+    ((acc[v / NV][v % NV] = hn::Zero(d)), ...);
   } else {
-#pragma GCC unroll 8
-    for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) acc[r][v] = hn::LoadU(d, c.at(r) + v * lanes);
-    }
+    ((acc[v / NV][v % NV] = c.template load<v / NV, v % NV>(d)), ...);
   }
-  // Not unrolled by hand: g++ 12 then moves broadcasts up and runs out of registers.
-  for (size_t k = 0; k < kc; ++k) {
-    V row[NV];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) row[v] = hn::LoadU(d, b + v * lanes);
-#pragma GCC unroll 8
-    for (int r = 0; r < MR; ++r) {
-      const V element = hn::Set(d, a.at(r));
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) acc[r][v] = hn::MulAdd(element, row[v], acc[r][v]);
-    }
-    a.next();
-    b += b_k;
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < MR; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) hn::StoreU(acc[r][v], d, c.at(r) + v * lanes);
-  }
+}
+template <class T, class V, int MR, int NV, int... v>
+HWY_INLINE void TileEnd(const V (&acc)[MR][NV], const StridedOut<MR, T>& c,
+                        std::integer_sequence<int, v...>) {
+  const hn::ScalableTag<T> d;
+  (c.template store<v / NV, v % NV>(d, acc[v / NV][v % NV]), ...);
+}
+
+template <int MR, int NV, class T, class Rows>
+HWY_INLINE void TileChain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
+                          bool from_zero) {
+  const std::make_integer_sequence<int, MR * NV> all;
+  hn::Vec<hn::ScalableTag<T>> acc[MR][NV];
+  RowsAcross<T> from(b, b_k);
+  TileFence();
+  TileStart(acc, c, from_zero, all);
+  TileRun<T>(acc, kc, a, from);
+  TileEnd(acc, c, all);
+  TileFence();
 }
 
 // As TileChain, writing the first n columns only: the tile goes through a buffer.
-template <int MR, int NV, class T, class Rows, class Out>
-HWY_INLINE void TileColumns(size_t kc, Rows a, const T* HWY_RESTRICT b, size_t b_k, Out c, size_t n,
-                            bool from_zero) {
-  const size_t width = NV * TileLanes<T>();
-  if (HWY_LIKELY(n >= width)) return TileChain<MR, NV, T>(kc, a, b, b_k, c, from_zero);
+template <int MR, int NV, class T, class Rows>
+HWY_NOINLINE void TileEdge(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
+                           bool from_zero) {
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>()) * NV;
   HWY_ALIGN T edge[MR * kMost] = {};
   if (!from_zero) {
-    for (int r = 0; r < MR; ++r) std::memcpy(edge + r * width, c.at(r), n * sizeof(T));
+    for (int r = 0; r < MR; ++r) std::memcpy(edge + r * kMost, c + r * c_row, n * sizeof(T));
   }
-  TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<T>{edge, width}, from_zero);
-  for (int r = 0; r < MR; ++r) std::memcpy(c.at(r), edge + r * width, n * sizeof(T));
+  TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(edge, kMost), from_zero);
+  for (int r = 0; r < MR; ++r) std::memcpy(c + r * c_row, edge + r * kMost, n * sizeof(T));
 }
 
-// A's element (r, k) is a[r * a_row + k * a_k], B's row k starts at b + k * b_k, C's row r at
-// c + r * c_row. Writes n <= NV * Lanes columns.
-template <int MR, int NV, class T>
-HWY_NOINLINE void Tile(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k, T* c,
-                       size_t c_row, size_t n, bool from_zero) {
-  TileColumns<MR, NV, T>(kc, StridedRows<MR, T>(a, a_row, a_k), b, b_k, StridedOut<T>{c, c_row}, n,
-                         from_zero);
+template <int MR, int NV, class T, class Rows>
+HWY_INLINE void TileColumns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
+                            bool from_zero) {
+  if (HWY_LIKELY(n >= NV * TileLanes<T>())) {
+    return TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(c, c_row), from_zero);
+  }
+  TileEdge<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
+}
+
+// C's row r starts at c + r * c_row, B's row k at b + k * b_k. Writes n <= NV * Lanes columns. Not
+// inlined, so that what is around a tile takes no registers from it.
+template <int MR, int NV, class T>  // A's element (r, k) is a[r * a_row + k]
+HWY_NOINLINE void TileAlong(size_t kc, const T* a, size_t a_row, const T* b, size_t b_k, T* c,
+                            size_t c_row, size_t n, bool from_zero) {
+  TileColumns<MR, NV, T>(kc, RowsAlong<MR, T>(a, a_row), b, b_k, c, c_row, n, from_zero);
+}
+template <int MR, int NV, class T>  // a[r + k * a_k]
+HWY_NOINLINE void TileAcross(size_t kc, const T* a, size_t a_k, const T* b, size_t b_k, T* c,
+                             size_t c_row, size_t n, bool from_zero) {
+  TileColumns<MR, NV, T>(kc, RowsAcross<T>(a, a_k), b, b_k, c, c_row, n, from_zero);
+}
+template <int MR, int NV, class T>  // one of the two strides is 1
+HWY_INLINE void Tile(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k, T* c,
+                     size_t c_row, size_t n, bool from_zero) {
+  if (a_k == 1) return TileAlong<MR, NV, T>(kc, a, a_row, b, b_k, c, c_row, n, from_zero);
+  TileAcross<MR, NV, T>(kc, a, a_k, b, b_k, c, c_row, n, from_zero);
 }
 
 // As Tile, for A packed as [k][MR].
 template <int MR, int NV, class T>
 HWY_NOINLINE void TilePacked(size_t kc, const T* a, const T* b, size_t b_k, T* c, size_t c_row,
                              size_t n, bool from_zero) {
-  TileColumns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, StridedOut<T>{c, c_row}, n, from_zero);
+  TileColumns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, c, c_row, n, from_zero);
 }
 
 }  // namespace HWY_NAMESPACE
