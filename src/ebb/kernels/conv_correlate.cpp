@@ -12,6 +12,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/tile-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_CORRELATE_PLAN_
 #define EBB_KERNELS_CONV_CORRELATE_PLAN_
@@ -97,6 +98,7 @@ namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace tiles = kernels::HWY_NAMESPACE;
 
 // Output channels are worked on in panels of two vectors, the last of one where that is enough. A
 // panel's weights lie as (1 + chain) × width: its first row is where the chains start.
@@ -172,46 +174,24 @@ HWY_INLINE void CorrelateChain(const Stretch<T>& s, size_t place, const T* first
       for (int v = 0; v < NV; ++v) acc[r][v] = hn::LoadU(d, out(r) + v * lanes);
     }
   }
-  const T* HWY_RESTRICT b = s.panel;
-  const auto step = [&](auto&& at) HWY_ATTR {
-    V weights[NV];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) weights[v] = hn::LoadU(d, b + v * lanes);
-    b += NV * lanes;
-#pragma GCC unroll 8
-    for (int r = 0; r < MR; ++r) {
-      const V seen = hn::Set(d, at(r));
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) acc[r][v] = hn::MulAdd(seen, weights[v], acc[r][v]);
-    }
-  };
-  const size_t length = s.length;
-  if constexpr (kEven) {  // two bases, so that every row is a base plus at most twice the stride
-    const size_t stride = s.src_stride;
+  tiles::RowsAcross<T> weights(s.panel, NV * lanes);
+  tiles::TileFence();
+  if constexpr (kEven) {
     for (size_t i = 0; i < s.runs; ++i) {
-      const T* low = first + s.offsets[i];
-      const T* high = low + 3 * stride;
-      for (size_t k = 0; k < length; ++k, ++low, ++high) {
-        step([&](int r) HWY_ATTR { return r < 3 ? low[r * stride] : high[(r - 3) * stride]; });
-      }
+      tiles::RowsAlong<MR, T> seen(first + s.offsets[i], s.src_stride);
+      tiles::TileRun<T>(acc, s.length, seen, weights);
     }
   } else {
     const ptrdiff_t* const table = s.src_table + place;
     for (size_t i = 0; i < s.runs; ++i) {
       const T* const from = s.src + s.offsets[i];
-      const T* a[MR];
+      tiles::RowsApart<MR, T> seen;
 #pragma GCC unroll 8
-      for (int r = 0; r < MR; ++r) a[r] = from + table[r];
-      size_t k = 0;
-      for (; k + 2 <= length; k += 2) {
-        step([&](int r) HWY_ATTR { return a[r][k]; });
-        HWY_FENCE;  // or loads move up until the accumulators no longer fit the registers
-        step([&](int r) HWY_ATTR { return a[r][k + 1]; });
-        HWY_FENCE;
-      }
-      if (k < length) step([&](int r) HWY_ATTR { return a[r][k]; });
+      for (int r = 0; r < MR; ++r) seen.row[r] = from + table[r];
+      tiles::TileRun<T>(acc, s.length, seen, weights);
     }
   }
+  tiles::TileFence();
 #pragma GCC unroll 8
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4

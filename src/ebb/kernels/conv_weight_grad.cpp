@@ -11,6 +11,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/tile-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_WEIGHT_GRAD_PLAN_
 #define EBB_KERNELS_CONV_WEIGHT_GRAD_PLAN_
@@ -59,6 +60,7 @@ namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+namespace tiles = kernels::HWY_NAMESPACE;
 
 // The input side is worked on in chunks of channels. What one tap row sees of a chunk is a row of
 // `vectors` vectors: vector v starts v * patch_step after the window's first pixel, and its sums
@@ -118,23 +120,18 @@ HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* d
       for (int v = 0; v < NV; ++v) acc[r][v] = hn::LoadU(d, dw + r * dw_row + v * dw_step);
     }
   }
-  const size_t x_step = s.x_step, x_col = s.x_col, dy_pitch = s.dy_pitch;
+  tiles::RowsAcross<T> slopes(dy, s.dy_pitch);
+  tiles::VectorsApart<NV, T> seen{{}, s.x_col, s.x_col * sizeof(T), 3 * s.x_col * sizeof(T)};
+  tiles::TileFence();
   for (size_t n = 0; n < s.images; ++n) {
     for (size_t i = 0; i < s.rows; ++i) {
-      const T* HWY_RESTRICT b = x + n * s.x_image + i * s.x_row;
-      for (size_t j = 0; j < s.cols; ++j, b += x_col, dy += dy_pitch) {
-        V seen[NV];
+      const T* b = x + n * s.x_image + i * s.x_row;
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) seen[v] = hn::LoadU(d, b + v * x_step);
-#pragma GCC unroll 8
-        for (int r = 0; r < MR; ++r) {
-          const V slope = hn::Set(d, dy[r]);
-#pragma GCC unroll 4
-          for (int v = 0; v < NV; ++v) acc[r][v] = hn::MulAdd(slope, seen[v], acc[r][v]);
-        }
-      }
+      for (int v = 0; v < NV; ++v) seen.first[v] = b + v * s.x_step;
+      tiles::TileRun<T>(acc, s.cols, slopes, seen);
     }
   }
+  tiles::TileFence();
 #pragma GCC unroll 8
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
