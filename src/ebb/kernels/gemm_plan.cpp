@@ -14,6 +14,7 @@ constexpr std::size_t kBothBytes = 4 << 20;      // of both operands
 constexpr std::size_t kDeepBytes = 1 << 20;      // the same where it is a single block of A
 constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
+constexpr std::size_t kInPlaceShort = 256;       // the same where A's rows are one step of k
 constexpr std::size_t kLeastBlockRows = 48;      // of A: fewer do not pay for fetching B
 constexpr std::size_t kMostTaskColumns = 128;    // of B, beside a block of A in L2
 constexpr std::size_t kForkProducts = 400'000;   // multiply-adds that are worth a fork
@@ -41,7 +42,8 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   p.parallel = threads > 1 && products >= kForkProducts;
   p.vectors = g.m <= 2 ? 4 : 2;
 
-  p.pack_a = !a_native || (g.m > 6 && g.n > kInPlaceColumns);
+  const bool short_rows = !g.a.transposed && g.k <= kStep;
+  p.pack_a = !a_native || (g.m > 6 && g.n > (short_rows ? kInPlaceShort : kInPlaceColumns));
   const std::size_t most_rows = kBlockBytes / (kStep * size);
   if (g.m <= kInPlaceRows && b_native && !g.b.transposed) {
     p.panels = PanelsOfB::in_place;
