@@ -88,7 +88,7 @@ TEST(Table, EveryBroadcastingOpHasARowThatBroadcasts) {
                          "logical_xor", "where"})
     EXPECT_TRUE(shown.count(op)) << "op '" << op << "' has no row that broadcasts";
   const Names batched = shown_with([](const std::vector<Input>& inputs) {
-    return inputs[0].shape.rank() > 2 && inputs[1].shape.rank() >= 2 &&
+    return inputs.size() > 1 && inputs[0].shape.rank() > 2 && inputs[1].shape.rank() >= 2 &&
            inputs[0].shape[0] != inputs[1].shape[0];
   });
   EXPECT_TRUE(batched.count("matmul")) << "matmul has no row whose leading axes broadcast";
