@@ -20,7 +20,11 @@ namespace {
 
 constexpr size_t kKeys = kAttentionKeys;
 constexpr size_t kQueries = 256;     // of a task: they share copies of the key tiles
+constexpr size_t kTasks = 8;         // for each thread, or tasks stay as small as that
 constexpr size_t kWidestPanel = 32;  // of any target
+
+// Queries of a task at most: they and their sums stay in L2.
+constexpr size_t MostQueries(size_t size) { return size <= 64 ? 2 * kQueries : kQueries; }
 
 // What a thread works with, by element. Sizes hold for every target.
 template <class T>
@@ -30,23 +34,23 @@ struct ForwardScratch {
   T* values;   // panels of [kKeys][width]
   T* weights;  // [kKeys][width]
   T* factors;  // likewise: dropout
-  T* out;      // [kQueries][padded]
-  T* top;      // [kQueries]: running maximum, times scale, base 2
-  T* sum;      // [kQueries]
+  T* out;      // [queries][padded]
+  T* top;      // [queries]: running maximum, times scale, base 2
+  T* sum;      // [queries]
   size_t elements;
 
   ForwardScratch(T* at, size_t size) {
     const T* begin = at;
     const auto take = [&](size_t n) { return std::exchange(at, at + RoundedUp(n, 16)); };
-    const size_t padded = RoundedUp(size, kWidestPanel);
-    turned = take(kQueries * size);
+    const size_t padded = RoundedUp(size, kWidestPanel), queries = MostQueries(size);
+    turned = take(queries * size);
     keys = take(kKeys * size);
     values = take(kKeys * padded);
     weights = take(kKeys * kWidestPanel);
     factors = take(kKeys * kWidestPanel);
-    out = take(kQueries * padded);
-    top = take(kQueries);
-    sum = take(kQueries);
+    out = take(queries * padded);
+    top = take(queries);
+    sum = take(queries);
     elements = static_cast<size_t>(at - begin);
   }
 };
@@ -58,8 +62,9 @@ struct Forward {
   T *out, *lse;
   T* scratch;
   size_t scratch_elements;  // of each thread
+  size_t queries;           // of a task
 
-  size_t tiles() const { return (a.queries + kQueries - 1) / kQueries; }
+  size_t tiles() const { return (a.queries + queries - 1) / queries; }
   size_t tasks() const { return a.batch * a.heads * tiles(); }
 };
 
@@ -222,7 +227,7 @@ void ForwardTask(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
   const size_t tiles = f.tiles(), tile = tiles - 1 - task % tiles;  // the longest rows first
   const size_t head = task / tiles % a.heads, batch = task / tiles / a.heads;
   const size_t kv = head / (a.heads / a.kv_heads);
-  const size_t i0 = tile * kQueries, n = std::min(kQueries, a.queries - i0);
+  const size_t i0 = tile * f.queries, n = std::min(f.queries, a.queries - i0);
   const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
   const size_t panels = (n + width - 1) / width;
 
@@ -232,8 +237,8 @@ void ForwardTask(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
                      s.turned + p * a.size * width, width);
   }
   std::fill_n(s.out, n * padded, T(0));
-  std::fill_n(s.top, kQueries, -std::numeric_limits<T>::infinity());
-  std::fill_n(s.sum, kQueries, T(0));
+  std::fill_n(s.top, panels * width, -std::numeric_limits<T>::infinity());
+  std::fill_n(s.sum, panels * width, T(0));
 
   const KeyRange seen = KeysOf(a, i0, i0 + n, 0, a.keys);
   for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
@@ -258,7 +263,8 @@ template <class T>
 void RunForward(const Attention& a, const T* q, const T* k, const T* v, T* out, T* lse,
                 std::byte* scratch) {
   const size_t elements = ForwardScratch<T>(nullptr, a.size).elements;
-  const Forward<T> f{a, q, k, v, out, lse, reinterpret_cast<T*>(scratch), elements};
+  Forward<T> f{a, q, k, v, out, lse, reinterpret_cast<T*>(scratch), elements, MostQueries(a.size)};
+  if (f.tasks() < kTasks * static_cast<size_t>(pool::threads())) f.queries = kQueries;
   pool::parallel_for(f.tasks(), 1, [&](size_t begin, size_t end) {
     const auto thread = static_cast<size_t>(pool::thread_index());
     const ForwardScratch<T> s(f.scratch + thread * f.scratch_elements, f.a.size);
