@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <stdexcept>
 
+#include "ebb/plan/ordered.hpp"
 #include "tests/plan/graphs.hpp"
 
 namespace ebb::plan {
@@ -45,6 +47,39 @@ TEST(Search, KeepsEverythingWithoutABudget) {
   EXPECT_EQ(all.recomputed, 0u);
   EXPECT_EQ(all.seconds, 30);
   EXPECT_EQ(all.load, 1200u);  // v_0 … v_10 and the first gradient
+}
+
+// A chain of ever larger values forward and back, each of which waits as a copy of half its size and
+// is made wide again before it is read. Where it may be at once, an order does so: the next value
+// takes more.
+TEST(Search, NoOrderMovesLateNodesForward) {
+  const auto widened_too_soon = [](bool late) {
+    graphs::Build b;
+    std::vector<Id> waiting, wide;  // buffers; nodes
+    Id x = b.buffer(100, Origin::given);
+    for (int i = 0; i < 4; ++i) {
+      x = b.node(1, {x}, 100u << i);
+      waiting.push_back(b.node(0.1, {x}, 50u << i));
+      b.graph.nodes.back().early = true;
+    }
+    const auto turn = static_cast<Id>(b.graph.nodes.size());
+    for (int i = 3; i >= 0; --i) {
+      x = b.node(2, {x}, 100u << i);
+      wide.push_back(static_cast<Id>(b.graph.nodes.size()));
+      const Id again = b.node(0.1, {waiting[static_cast<std::size_t>(i)]}, 100u << i);
+      b.graph.nodes.back().late = late;
+      x = b.node(2, {x, again}, 100u << i);
+    }
+    b.keep(x);
+    int count = 0;
+    for (const std::vector<Id>& order : orders(b.graph, true)) {
+      const auto place = [&](Id node) { return std::find(order.begin(), order.end(), node); };
+      for (const Id node : wide) count += place(node) < place(turn);
+    }
+    return count;
+  };
+  EXPECT_GT(widened_too_soon(false), 0);
+  EXPECT_EQ(widened_too_soon(true), 0);
 }
 
 TEST(Search, RefusesABudgetBelowTheMinimum) {

@@ -28,6 +28,7 @@ struct Node {  // one op call
   Id reuse = kNone;           // the input whose bytes out[0] may take over where it is read last
   bool again = true;          // may run a second time: its result depends on its inputs alone
   bool early = false;         // before the node that stands after it, in every order
+  bool late = false;          // after the node that stands before it, likewise
 };
 
 enum class Origin : std::uint8_t {

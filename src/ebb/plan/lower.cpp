@@ -210,6 +210,7 @@ class Lowering {
     stream(call, n);
     n.again = !type.once;
     n.early = call.early;
+    n.late = call.late;
     for (const Id id : call.in) {
       insert(n.in, out_.buffer_of[id]);
       n.again &= out_.sum_of[out_.buffer_of[id]] == kNone;  // which changes in its place

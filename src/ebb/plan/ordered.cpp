@@ -36,7 +36,12 @@ Edges edges(const Graph& graph) {
       add(maker[b], static_cast<Id>(i));
       add(static_cast<Id>(i), updater[b]);
     }
-    // Nodes stand in an order that works: one more edge along it closes no circle.
+    // Nodes stand in an order that works: more edges along it close no circle.
+    if (graph.nodes[i].late) {
+      std::size_t before = i;
+      while (before > 0 && graph.nodes[before].late) --before;
+      add(static_cast<Id>(before), static_cast<Id>(i));
+    }
     if (graph.nodes[i].early) {
       std::size_t next = i + 1;
       while (next < n && graph.nodes[next].early) ++next;

@@ -28,7 +28,7 @@ namespace ebb::trace {
 namespace {
 
 constexpr std::uint64_t kLeastBytes = 16 << 10;
-constexpr Id kSoon = 8;             // calls: what is read back so early has no time to pay
+constexpr Id kSoon = 4;             // calls: what is read back so early has no time to pay
 constexpr std::uint64_t kFew = 8;   // a result so many times smaller than another of its call is a
                                     // statistic of it, such as a row's norm, and keeps its digits
 
@@ -141,12 +141,13 @@ class Storing {
     return static_cast<Id>(out_.trace.values.size()) - 1;
   }
 
-  // op(id), of the type `to`.
+  // op(id), of the type `to`: as early as it can be, or as late.
   template <class Op>
   Id made_by(const Op& op, DType to, Id id, Scope::Id scope, bool early) {
     const Id made = add_value({{from_or_new(id).spec.shape, to}, Kind::made, 0, kNone, kNone, 0,
                                Category::activations});
-    add({ops::AnyOp(ops::op_type<Op>(), &op), {id}, {made}, scope, -1, false, false, early});
+    add({ops::AnyOp(ops::op_type<Op>(), &op), {id}, {made}, scope, -1, false, false, early,
+         !early});
     return made;
   }
   const Value& from_or_new(Id id) const { return out_.trace.values[id]; }

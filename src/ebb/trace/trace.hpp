@@ -48,6 +48,7 @@ struct Call {
   bool view = false;         // shares its input's bytes: nothing runs
   bool finish = false;       // once for the whole batch, after its last part
   bool early = false;        // before the call that stands after it, whatever the order
+  bool late = false;         // after the call that stands before it, likewise
   bool operator==(const Call&) const = default;
 };
 
