@@ -170,9 +170,9 @@ void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end, R
     T* dx = a.out + row * n;
     const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
       auto v = load(x + i, amount);
-      const auto up = load(dy + i, amount), w = load(weight + i, amount);
       if constexpr (kCentered) v = hn::Sub(v, vmean);
-      const auto g = kCentered ? hn::MulSub(up, w, vlevel) : hn::Mul(up, w);
+      auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));
+      if constexpr (kCentered) g = hn::Sub(g, vlevel);  // rounded as in the sum: 0 where n is 1
       store<T>(hn::Mul(rstd, hn::NegMulAdd(v, vslope, g)), dx + i, stored<Out>(amount));
     };
     if (reads && sums && writes) {
