@@ -2,14 +2,14 @@
 // (benches/peers/presets.py).
 //
 //   bench_presets DIRECTORY              of each preset, small: weights, data, loss, gradients
-//   bench_presets DIRECTORY TEXT STEPS   a character model on TEXT: first weights, losses
+//   bench_presets DIRECTORY STEPS        the character model: its text, first weights, losses
 #include <sys/stat.h>
 
 #include <cstdio>
 #include <ebb/ebb.hpp>
 #include <string>
 
-#include "models/report.hpp"
+#include "models/character.hpp"
 
 namespace {
 
@@ -108,30 +108,20 @@ void write_all(const std::string& directory) {
         {{"x", text["x"]}, {"y", classes}}, classify);
 }
 
-// A 2-layer character model; windows in the order of the text, so that another framework can take
-// the same.
-void learn(const std::string& directory, const std::string& path, int steps) {
-  constexpr std::int64_t kBatch = 16, kWindow = 64;
-  const std::string all = read_file(path);
-  const data::Text text = data::text(all, {.window = kWindow});
-  nn::GptOptions o;
-  o.vocabulary = text.vocabulary.size();
-  o.places = kWindow;
-  o.layers = 2;
-  o.width = 128;
-  o.heads = 4;
-  o.tied = false;
-  nn::Gpt model(nn::Init(7), o);
+// The character model: what it reads, its first weights and its losses.
+void learn(const std::string& directory, int steps) {
+  const std::string text = zoo::invented_text();
   folder(directory);
+  write_file(directory + "/text", text);
+  const zoo::Characters characters(text);
+  nn::Gpt model = characters.model();
   for (const Variable& v : params(model)) save_npy(directory + "/" + v.name() + ".npy", v.value());
   optim::AdamW adam(params(model), {.lr = 1e-3});
-  const Dataset batches = text.windows.batch(kBatch, {.drop_last = true});
-  auto step = compile(batches.spec(), {}, [&](const Batch& b) {
+  auto step = compile(characters.batches.spec(), {}, [&](const Batch& b) {
     return adam.minimize(model.loss(b["input"], b["target"]));
   });
-  std::printf("{\"vocabulary\": %d}\n", text.vocabulary.size());
   int done = 0;
-  for (const Batch& b : batches.epochs(steps)) {
+  for (const Batch& b : characters.batches.epochs(steps)) {
     const Loss loss = step(b);
     std::printf("{\"step\": %d, \"loss\": %.6f}\n", done, loss.sum.item() / loss.count.item());
     if (++done == steps) break;
@@ -144,10 +134,10 @@ int main(int argc, char** argv) try {
   if (argc == 2) {
     folder(argv[1]);
     write_all(argv[1]);
-  } else if (argc == 4) {
-    learn(argv[1], argv[2], std::atoi(argv[3]));
+  } else if (argc == 3) {
+    learn(argv[1], std::atoi(argv[2]));
   } else {
-    std::fprintf(stderr, "usage: bench_presets DIRECTORY [TEXT STEPS]\n");
+    std::fprintf(stderr, "usage: bench_presets DIRECTORY [STEPS]\n");
     return 2;
   }
   return 0;

@@ -79,16 +79,12 @@ def gradients(folder, as_json):
 
 
 def learning(folder, steps, as_json):
-    """The first 1 MB of this project's own text."""
+    """The same first weights, text, windows and steps."""
     import torch
 
-    files = sorted(f for kind in ("*.hpp", "*.cpp") for f in (run.ROOT / "src").rglob(kind))
-    text = b"".join(f.read_bytes() for f in files)[:1_000_000]
-    (folder / "text").write_bytes(text)
-    done = subprocess.run([PROGRAM, folder / "gpt", folder / "text", str(steps)], capture_output=True, text=True,
-                          check=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    own = [line["loss"] for line in lines[1:]]
+    done = subprocess.run([PROGRAM, folder / "gpt", str(steps)], capture_output=True, text=True, check=True)
+    own = [json.loads(line)["loss"] for line in done.stdout.splitlines()]
+    text = (folder / "gpt/text").read_bytes()
     params, _, _ = load(folder / "gpt")
     model = Named(params)
     characters = sorted(set(text))
