@@ -136,7 +136,8 @@ TEST(Compile, WhatTheProgramHoldsIsCounted) {
   constexpr std::uint64_t kMine = 8 << 20, kSlack = 5 << 20;  // a step of the reserve may come too
   EXPECT_GE(after.minimum, before.minimum + kMine);
   EXPECT_LE(after.minimum, before.minimum + kMine + kSlack);
-  EXPECT_GE(after.forecast.process + (1 << 20), before.forecast.process + kMine);
+  // Of code that was to come before, most is there.
+  EXPECT_GE(after.forecast.process + (2 << 20), before.forecast.process + kMine);
 }
 
 TEST(Compile, BatchesAreTakenByName) {

@@ -41,11 +41,15 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
 }
 
 // Code that has not run yet comes on top of what is resident once a step is planned; after the
-// first of a process, most of it is there.
-constexpr std::uint64_t kCodeToCome = 2 * kMiB, kMoreCodeToCome = kMiB / 2;
+// first of a process, most of it is there. How much of it is mapped beside what runs differs from
+// start to start: the reserve has room for the most.
+constexpr std::uint64_t kCodeToCome = 9 * kMiB / 4, kMoreCodeToCome = kMiB / 2;
+constexpr std::uint64_t kCodeAtMost = 3 * kMiB;
 std::atomic<bool> planned_before = false;
 std::uint64_t code_to_come() { return planned_before ? kMoreCodeToCome : kCodeToCome; }
-constexpr std::uint64_t kPlansToCome = 4 * kMiB;
+std::uint64_t code_at_most() { return planned_before ? kMoreCodeToCome : kCodeAtMost; }
+// What planning leaves behind: its code, and a plan of two programs at most.
+constexpr std::uint64_t kPlannerToCome = 5 * kMiB / 2, kPlanOfACall = 3 << 10;
 // The reserve is rounded up to multiples of this, so that it is the same at every start.
 constexpr std::uint64_t kReserveStep = 4 * kMiB;
 
@@ -70,26 +74,6 @@ std::uint64_t footprint(bool exact = true) {
 #endif
 }
 
-// One for the process: what a first plan has taken, a second finds there.
-std::uint64_t& process_reserve() {
-  static std::uint64_t reserve = rounded_reserve(footprint() + kPlansToCome + kCodeToCome);
-  return reserve;
-}
-
-plan::Surroundings around(std::span<const Spec> inputs) {
-  plan::Surroundings a;
-  a.reserve = process_reserve();
-  a.runtime = a.reserve;
-  for (const Spec& s : inputs) a.batches += plan::aligned(s.bytes());
-  // Rounded, so that a scalar more or less does not move the smallest budget.
-  constexpr std::uint64_t kStep = 64 << 10;
-  const std::uint64_t data = ledger::of(Category::data).live;
-  a.batches += (data + kStep - 1) / kStep * kStep;
-  a.others = ledger::total().live - data;
-  a.spill_memory = 2 * kMiB;
-  return a;
-}
-
 // Traces of fn for parts of a batch with these inputs. They refer to fn.
 plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& inputs,
                           std::int64_t examples) {
@@ -100,6 +84,31 @@ plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& in
       *first = trace::trace(fn, specs, trace::Part::first);
     return trace::trace(fn, specs, part, first.get());
   };
+}
+
+// One for the process: what a first plan has taken, a second finds there. It depends on the size of
+// the step, not on the plan that is chosen in the end, so that the smallest budget does not either.
+std::uint64_t& process_reserve() {
+  static std::uint64_t reserve = 0;
+  return reserve;
+}
+
+plan::Surroundings around(std::span<const Spec> inputs, std::int64_t examples,
+                          const plan::TraceRows& traces) {
+  static const std::uint64_t at_first = footprint() + kPlannerToCome + kCodeAtMost;
+  const std::size_t calls = traces(examples, trace::Part::whole).calls.size();
+  plan::Surroundings a;
+  a.reserve = process_reserve() =
+      std::max(process_reserve(), rounded_reserve(at_first + calls * kPlanOfACall));
+  a.runtime = a.reserve;
+  for (const Spec& s : inputs) a.batches += plan::aligned(s.bytes());
+  // Rounded, so that a scalar more or less does not move the smallest budget.
+  constexpr std::uint64_t kStep = 64 << 10;
+  const std::uint64_t data = ledger::of(Category::data).live;
+  a.batches += (data + kStep - 1) / kStep * kStep;
+  a.others = ledger::total().live - data;
+  a.spill_memory = 2 * kMiB;
+  return a;
 }
 
 void check(const CompileOptions& o) {
@@ -136,11 +145,11 @@ std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOp
   const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
   const plan::TraceRows traces = traces_of(fn, inputs, examples);
   const plan::Machine machine = machine_for(options);
-  plan::Surroundings surroundings = around(inputs);
+  plan::Surroundings surroundings = around(inputs, examples, traces);
   for (;;) {
     std::vector<plan::Way> ways =
         plan::frontier(traces, examples, options, surroundings, machine);
-    const std::uint64_t runtime = footprint() + code_to_come();
+    const std::uint64_t runtime = footprint() + code_at_most();
     if (runtime <= surroundings.reserve) return ways;
     surroundings.reserve = process_reserve() = rounded_reserve(runtime);
   }
@@ -177,15 +186,17 @@ struct Compiled::State {
     const plan::Machine machine = machine_for(options);
     for (;;) {
       plan = plan::make_plan(traces, examples, options, around, machine);
-      around.runtime = footprint(has_choices(options)) + code_to_come();
+      const std::uint64_t resident = footprint(has_choices(options));
+      around.runtime = resident + code_to_come();
+      const std::uint64_t at_most = resident + code_at_most();
       const std::uint64_t spill = Spilled(plan).memory();
-      if (around.runtime <= around.reserve && spill <= around.spill_memory) {
+      if (at_most <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;
         break;
       }
       // A plan larger than most.
-      if (around.runtime > around.reserve)
-        around.reserve = process_reserve() = rounded_reserve(around.runtime);
+      if (at_most > around.reserve)
+        around.reserve = process_reserve() = rounded_reserve(at_most);
       around.spill_memory = std::max(around.spill_memory, (spill + kMiB - 1) / kMiB * kMiB);
     }
     planned_before = true;
@@ -213,7 +224,8 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
     s.options.memory.bytes = available.bytes - available.bytes / 20;
     s.source = available.source + ", less 5%";
   }
-  s.around = around(inputs);
+  const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
+  s.around = around(inputs, examples, traces_of(s.fn, inputs, examples));
   s.make(inputs);
 }
 
