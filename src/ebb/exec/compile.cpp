@@ -43,7 +43,7 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
 // Code that has not run yet comes on top of what is resident once a step is planned; after the
 // first of a process, most of it is there. How much of it is mapped beside what runs differs from
 // start to start: the reserve has room for the most.
-constexpr std::uint64_t kCodeToCome = 9 * kMiB / 4, kMoreCodeToCome = kMiB / 2;
+constexpr std::uint64_t kCodeToCome = 2 * kMiB, kMoreCodeToCome = kMiB / 2;
 constexpr std::uint64_t kCodeAtMost = 3 * kMiB;
 std::atomic<bool> planned_before = false;
 std::uint64_t code_to_come() { return planned_before ? kMoreCodeToCome : kCodeToCome; }
