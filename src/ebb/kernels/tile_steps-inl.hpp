@@ -1,9 +1,8 @@
 // The instructions a register tile is made of (tile-inl.hpp), and how many steps of k its loop
 // takes at a time.
 //
-// What that loop does beside its multiply-adds hardly shows on a core of one's own; but a
-// hyperthread beside it leaves half of the slots, and then that costs a quarter of the speed. On
-// AVX2, whose registers are just enough, the loop is therefore spelt out, instruction by
+// What that loop does beside its multiply-adds hardly shows on a quiet machine; on a busy one, where
+// a sibling thread seems to take half of the slots, it costs up to a quarter of the speed. On AVX2, whose registers are just enough, the loop is therefore spelt out, instruction by
 // instruction: g++ else copies accumulators, loads B inside the multiply-adds, and adds strides up
 // where it might use them as an index. (Not where a sanitizer wants to see the loads.)
 

@@ -43,18 +43,21 @@ class Maker {
   }
 
  private:
-  // So that it is there in `stage`, and what makes it as well.
-  void bring_back(Id buffer, Id stage) {
-    if (extras_.size() > most_) return;
-    const Id place = g_.maker[buffer];
-    if (price(g_, buffer) <= how_.price && g_.again_by[place] >= stage) {
-      if (run_[place] == stage) return;
-      run_[place] = stage;
-      extras_.push_back(Extra::run(stage, place));
-      for (const Id b : g_.in(place))
-        if (waits_at(b, all_.main_at[stage])) bring_back(b, stage);
-    } else if (how_.spill && g_.spillable[buffer]) {
-      extras_.push_back(Extra::read(g_, early(buffer, stage), buffer, false));
+  // So that it is there in `stage`, and what makes it as well. Chains may be long: no recursion.
+  void bring_back(Id wanted, Id stage) {
+    todo_.push_back(wanted);
+    while (!todo_.empty() && extras_.size() <= most_) {
+      const Id buffer = todo_.back(), place = g_.maker[buffer];
+      todo_.pop_back();
+      if (price(g_, buffer) <= how_.price && g_.again_by[place] >= stage) {
+        if (run_[place] == stage) continue;
+        run_[place] = stage;
+        extras_.push_back(Extra::run(stage, place));
+        for (const Id b : g_.in(place))
+          if (waits_at(b, all_.main_at[stage])) todo_.push_back(b);
+      } else if (how_.spill && g_.spillable[buffer]) {
+        extras_.push_back(Extra::read(g_, early(buffer, stage), buffer, false));
+      }
     }
   }
 
@@ -77,6 +80,7 @@ class Maker {
   const std::size_t most_ = kMost * static_cast<std::size_t>(g_.nodes);
   std::vector<std::vector<Gap>> gaps_;  // of each buffer, those in which it waits
   std::vector<Id> run_;                 // per place: the stage it was last brought back in
+  std::vector<Id> todo_;                // buffers to bring back
   Extras extras_;
 };
 
