@@ -17,9 +17,48 @@ std::size_t index_of(const Names& names, std::string_view name) {
   return static_cast<std::size_t>(found - names.begin());
 }
 
+namespace {
+
 const std::shared_ptr<const Names>& no_names() {
   static const auto names = std::make_shared<const Names>();
   return names;
+}
+
+}  // namespace
+
+template <class T>
+Named<T>::Named() : names_(no_names()) {}
+template <class T>
+Named<T>::Named(std::shared_ptr<const Names> names, std::vector<T> values)
+    : names_(std::move(names)), values_(std::move(values)) {}
+template <class T>
+Named<T>::Named(std::initializer_list<std::pair<std::string, T>> items) {
+  Names names;
+  for (const auto& [name, value] : items) {
+    names.push_back(name);
+    values_.push_back(value);
+  }
+  names_ = std::make_shared<Names>(std::move(names));
+}
+template <class T>
+Named<T>::Named(const Named&) = default;
+template <class T>
+Named<T>::Named(Named&&) noexcept = default;
+template <class T>
+Named<T>& Named<T>::operator=(const Named&) = default;
+template <class T>
+Named<T>& Named<T>::operator=(Named&&) noexcept = default;
+template <class T>
+Named<T>::~Named() = default;
+template <class T>
+const T& Named<T>::operator[](std::string_view name) const {
+  return values_[index_of(*names_, name)];
+}
+template class Named<Tensor>;
+template class Named<Spec>;
+
+bool BatchSpec::operator==(const BatchSpec& other) const {
+  return names() == other.names() && values() == other.values();
 }
 
 }  // namespace ebb

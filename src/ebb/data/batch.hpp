@@ -16,27 +16,24 @@ using Names = std::vector<std::string>;
 
 // The place of `name`; where there is none, an Error that lists the names there are.
 std::size_t index_of(const Names& names, std::string_view name);
-const std::shared_ptr<const Names>& no_names();
 
 // Values by name, in the order they were given. The names are shared, so that a loop over batches
 // copies none.
 template <class T>
 class Named {
  public:
-  Named() : names_(no_names()) {}
-  Named(std::shared_ptr<const Names> names, std::vector<T> values)
-      : names_(std::move(names)), values_(std::move(values)) {}
-  Named(std::initializer_list<std::pair<std::string, T>> items) {
-    Names names;
-    for (const auto& [name, value] : items) {
-      names.push_back(name);
-      values_.push_back(value);
-    }
-    names_ = std::make_shared<Names>(std::move(names));
-  }
+  Named();
+  Named(std::shared_ptr<const Names> names, std::vector<T> values);
+  Named(std::initializer_list<std::pair<std::string, T>> items);
+  Named(const Named&);
+  Named(Named&&) noexcept;
+  Named& operator=(const Named&);
+  Named& operator=(Named&&) noexcept;
+  ~Named();
 
-  const T& operator[](std::string_view name) const { return values_[index_of(*names_, name)]; }
+  const T& operator[](std::string_view name) const;
   const Names& names() const { return *names_; }
+  const std::shared_ptr<const Names>& shared_names() const { return names_; }
   const std::vector<T>& values() const { return values_; }
 
  protected:
@@ -54,9 +51,7 @@ class Batch : public Named<Tensor> {
 class BatchSpec : public Named<Spec> {
  public:
   using Named::Named;
-  bool operator==(const BatchSpec& other) const {
-    return names() == other.names() && values() == other.values();
-  }
+  bool operator==(const BatchSpec& other) const;
 };
 
 }  // namespace ebb

@@ -43,6 +43,13 @@ Dataset Dataset::of(std::vector<std::pair<std::string, Tensor>> columns) {
   return out;
 }
 
+Dataset::Dataset() = default;
+Dataset::Dataset(const Dataset&) = default;
+Dataset::Dataset(Dataset&&) noexcept = default;
+Dataset& Dataset::operator=(const Dataset&) = default;
+Dataset& Dataset::operator=(Dataset&&) noexcept = default;
+Dataset::~Dataset() = default;
+
 Dataset Dataset::shuffle(std::uint64_t seed) const {
   Dataset out = *this;
   out.seed_ = seed;
@@ -100,6 +107,14 @@ BatchSpec Dataset::spec() const {
 }
 
 Batch Dataset::all() const { return gather(nullptr, 0, size()); }
+
+BatchRange::BatchRange(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch)
+    : data_(std::move(data)), first_epoch_(first_epoch), end_epoch_(end_epoch) {}
+BatchRange::Iterator::Iterator(std::unique_ptr<BatchStream> stream)
+    : stream_(std::move(stream)), batch_(stream_->next()) {}
+BatchRange::Iterator BatchRange::begin() const {
+  return Iterator(std::make_unique<BatchStream>(data_, first_epoch_, end_epoch_));
+}
 
 BatchRange Dataset::epochs(std::int64_t count) const {
   if (count < 0) throw Error(fmt::format("epochs: {}; expected 0 or more", count));

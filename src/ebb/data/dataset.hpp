@@ -30,6 +30,11 @@ class BatchRange;
 class Dataset {
  public:
   static Dataset of(std::vector<std::pair<std::string, Tensor>> columns);
+  Dataset(const Dataset&);
+  Dataset(Dataset&&) noexcept;
+  Dataset& operator=(const Dataset&);
+  Dataset& operator=(Dataset&&) noexcept;
+  ~Dataset();
 
   // A new order each epoch, the same for the same seed and epoch number on every machine.
   Dataset shuffle(std::uint64_t seed) const;
@@ -54,7 +59,7 @@ class Dataset {
  private:
   friend class BatchRange;
   friend class BatchStream;
-  Dataset() = default;
+  Dataset();
   struct Column {
     Tensor values;
     float factor = 0;  // 0: as it is
@@ -102,21 +107,17 @@ class BatchRange {
 
    private:
     friend class BatchRange;
-    explicit Iterator(std::unique_ptr<BatchStream> stream)
-        : stream_(std::move(stream)), batch_(stream_->next()) {}
+    explicit Iterator(std::unique_ptr<BatchStream> stream);
     std::unique_ptr<BatchStream> stream_;
     const Batch* batch_;
   };
 
-  Iterator begin() const {
-    return Iterator(std::make_unique<BatchStream>(data_, first_epoch_, end_epoch_));
-  }
+  Iterator begin() const;
   std::default_sentinel_t end() const { return {}; }
 
  private:
   friend class Dataset;
-  BatchRange(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch)
-      : data_(std::move(data)), first_epoch_(first_epoch), end_epoch_(end_epoch) {}
+  BatchRange(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch);
   Dataset data_;
   std::int64_t first_epoch_, end_epoch_;
 };

@@ -137,7 +137,20 @@ plan::Machine machine_for(const CompileOptions& options) {
   return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
 }
 
+trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
+  return [names = std::move(names), fn = std::move(fn)](std::span<const Tensor> inputs) {
+    return fn(Batch(names, {inputs.begin(), inputs.end()}));
+  };
+}
+
 }  // namespace
+
+std::vector<Tensor> to_tensors(const Loss& result) { return {result.sum, result.count}; }
+std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
+
+std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
+  return frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)));
+}
 
 std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
                                 const trace::Function& fn) {
@@ -228,6 +241,10 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   s.around = around(inputs, examples, traces_of(s.fn, inputs, examples));
   s.make(inputs);
 }
+
+Compiled::Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn)
+    : Compiled(spec.shared_names(), spec.values(), std::move(options),
+               on_tensors(spec.shared_names(), std::move(fn))) {}
 
 Compiled::~Compiled() = default;
 Compiled::Compiled(Compiled&&) noexcept = default;

@@ -26,12 +26,15 @@ namespace exec {
 
 class Executor;  // ebb/exec/executor.hpp
 
+using OnBatch = std::function<std::vector<Tensor>(const Batch&)>;
+
 // A function with its plans, one for each shape of its inputs: the last few are kept, and share one
 // arena.
 class Compiled {
  public:
   Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
            trace::Function fn);
+  Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn);
   ~Compiled();
   Compiled(Compiled&&) noexcept;
   Compiled& operator=(Compiled&&) noexcept;
@@ -52,19 +55,19 @@ class Compiled {
 
 std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
                                 const trace::Function& fn);
+std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
 
-template <class R>
-std::vector<Tensor> to_tensors(R&& result) {
-  using T = std::decay_t<R>;
-  if constexpr (std::is_same_v<T, Loss>) {
-    return {result.sum, result.count};
-  } else if constexpr (std::is_convertible_v<R, const Tensor&>) {
-    return {static_cast<const Tensor&>(result)};
-  } else {
-    static_assert(std::is_same_v<T, std::vector<Tensor>>,
-                  "compile: the function gives back a Loss, a Tensor or a std::vector<Tensor>");
-    return std::forward<R>(result);
-  }
+std::vector<Tensor> to_tensors(const Loss& result);
+std::vector<Tensor> to_tensors(const Tensor& result);
+inline std::vector<Tensor> to_tensors(std::vector<Tensor> result) { return result; }
+
+template <class Fn>
+OnBatch on_batch(Fn fn) {
+  static_assert(
+      requires(const Batch& b) { to_tensors(fn(b)); },
+      "compile: the function takes a const Batch& and gives back a Loss, a Tensor or a "
+      "std::vector<Tensor>");
+  return [fn = std::move(fn)](const Batch& b) mutable { return to_tensors(fn(b)); };
 }
 
 template <class R>
@@ -95,24 +98,11 @@ class Step {
   exec::Compiled compiled_;
 };
 
-namespace exec {
-
-template <class Fn>
-trace::Function on_tensors(std::shared_ptr<const Names> names, Fn fn) {
-  return [names, fn](std::span<const Tensor> inputs) mutable {
-    return to_tensors(fn(Batch(names, {inputs.begin(), inputs.end()})));
-  };
-}
-
-}  // namespace exec
-
 template <class Fn>
 auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
   using R = std::decay_t<std::invoke_result_t<Fn&, const Batch&>>;
   using Result = std::conditional_t<std::is_same_v<R, Variable>, Tensor, R>;
-  auto names = std::make_shared<const Names>(spec.names());
-  return Step<Result>(exec::Compiled(names, spec.values(), std::move(options),
-                                     exec::on_tensors(names, std::move(fn))));
+  return Step<Result>(exec::Compiled(spec, std::move(options), exec::on_batch(std::move(fn))));
 }
 
 // What compile would do with each budget: the curve of time over memory, rising budget, falling
@@ -123,8 +113,7 @@ auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
 //     std::cout << w.budget << " bytes, " << w.seconds << " s a step: " << w.text() << '\n';
 template <class Fn>
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
-  const auto names = std::make_shared<const Names>(spec.names());
-  return exec::frontier(spec.values(), options, exec::on_tensors(names, std::move(fn)));
+  return exec::frontier(spec, options, exec::on_batch(std::move(fn)));
 }
 
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or

@@ -7,8 +7,6 @@
 // Sets of inputs are bits, as in Carried: bit i is input i.
 #pragma once
 
-#include <algorithm>
-
 #include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
@@ -43,7 +41,7 @@ inline Rows linear(const Carried& batch, std::uint32_t inputs, bool holds = true
 // it, the others do not.
 inline Rows broadcast(const Carried& batch) {
   int rank = 0;
-  for (const Spec& x : batch.in) rank = std::max(rank, x.rank());
+  for (const Spec& x : batch.in) rank = x.rank() > rank ? x.rank() : rank;
   if (rank == 0 || batch.carry == 0 || batch.sums != 0) return Rows::mixed;
   std::int64_t rows = 1;
   for (const Spec& x : batch.in)

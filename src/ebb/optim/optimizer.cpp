@@ -55,6 +55,7 @@ class Widened final : public First {
 
 }  // namespace
 
+Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, Half half,
                      const Keeps& keeps)
     : rule_(rule),

@@ -25,7 +25,7 @@ class Accumulator;
 
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -147,12 +147,10 @@ template <class Rule>
 class RuleOptimizer : public Optimizer {
  protected:
   RuleOptimizer(const char* name, std::vector<Variable> params, double lr, Half half,
-                std::function<std::vector<const char*>(const Spec&)> slots)
-      : Optimizer(name, std::move(params), lr, half,
-                  {std::move(slots), &state_spec<Rule>, &takes<Rule>}) {}
+                std::function<std::vector<const char*>(const Spec&)> slots);
   virtual Rule rule(double lr, std::int64_t step) const = 0;
   bool lazy_ = false;  // for AdamRule: LazyAdamRule in its place
-  bool takes_rows(std::size_t slots) const final { return optim::takes_rows<Rule>(slots); }
+  bool takes_rows(std::size_t slots) const final;
   std::size_t scratch_bytes(std::span<const Entry> entries) const final;
   void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
               std::int64_t step, std::span<std::byte> scratch) const final;
@@ -161,6 +159,13 @@ class RuleOptimizer : public Optimizer {
   std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
                              bool master) const final;
 };
+extern template class RuleOptimizer<kernels::SgdRule>;
+extern template class RuleOptimizer<kernels::AdamRule>;
+extern template class RuleOptimizer<kernels::RmspropRule>;
+extern template class RuleOptimizer<kernels::AdagradRule>;
+extern template class RuleOptimizer<kernels::LionRule>;
+extern template class RuleOptimizer<kernels::Adam8Rule>;
+extern template class RuleOptimizer<kernels::AdafactorRule>;
 
 class Sgd final : public RuleOptimizer<kernels::SgdRule> {
  public:

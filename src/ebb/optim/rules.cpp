@@ -45,6 +45,18 @@ std::vector<Tensor> updated(double clip_value, std::span<const Tensor* const> in
 }  // namespace
 
 template <class Rule>
+RuleOptimizer<Rule>::RuleOptimizer(const char* name, std::vector<Variable> params, double lr,
+                                   Half half,
+                                   std::function<std::vector<const char*>(const Spec&)> slots)
+    : Optimizer(name, std::move(params), lr, half,
+                {std::move(slots), &state_spec<Rule>, &takes<Rule>}) {}
+
+template <class Rule>
+bool RuleOptimizer<Rule>::takes_rows(std::size_t slots) const {
+  return optim::takes_rows<Rule>(slots);
+}
+
+template <class Rule>
 std::size_t RuleOptimizer<Rule>::scratch_bytes(std::span<const Entry> entries) const {
   return rule_scratch<Rule>(entries);
 }
@@ -95,6 +107,14 @@ std::vector<Tensor> RuleOptimizer<Rule>::update(std::span<const Tensor* const> i
     if (lazy_) return updated_by<kernels::LazyAdamRule>(in, clip_value, master);
   return updated_by<Rule>(in, clip_value, master);
 }
+
+template class RuleOptimizer<kernels::SgdRule>;
+template class RuleOptimizer<kernels::AdamRule>;
+template class RuleOptimizer<kernels::RmspropRule>;
+template class RuleOptimizer<kernels::AdagradRule>;
+template class RuleOptimizer<kernels::LionRule>;
+template class RuleOptimizer<kernels::Adam8Rule>;
+template class RuleOptimizer<kernels::AdafactorRule>;
 
 Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
     : RuleOptimizer("sgd", std::move(params), o.lr, o.half, with_momentum({}, o.momentum)),

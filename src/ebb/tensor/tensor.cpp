@@ -30,7 +30,58 @@ void fill_with(Tensor& t, double value) {
   std::fill_n(to, t.size(), element_of<T>(value));
 }
 
+[[noreturn]] void ragged() {
+  throw Error("tensor: the nested values are ragged; every row needs the same length");
+}
+
+template <class T>
+void measure(const tensor_detail::Nested<T>& n, std::vector<std::int64_t>& dims,
+             std::size_t depth) {
+  if (n.leaf) {
+    if (depth != dims.size()) ragged();
+    return;
+  }
+  const auto count = static_cast<std::int64_t>(n.items.size());
+  if (depth == dims.size()) {
+    dims.push_back(count);
+  } else if (dims[depth] != count) {
+    ragged();
+  }
+  bool first = true;
+  const std::size_t before = dims.size();
+  for (const auto& item : n.items) {
+    if (!first && !item.leaf && dims.size() == before && depth + 1 == before) ragged();
+    measure(item, dims, depth + 1);
+    first = false;
+  }
+}
+
+template <class T>
+void flatten(const tensor_detail::Nested<T>& n, T*& to) {
+  if (n.leaf) *to++ = n.value;
+  for (const auto& item : n.items) flatten(item, to);
+}
+
 }  // namespace
+
+template <class T>
+Tensor Tensor::of(std::initializer_list<Nested<std::type_identity_t<T>>> items) {
+  std::vector<std::int64_t> dims;
+  const Nested<T> root(items);
+  measure(root, dims, 0);
+  Tensor out = uninitialized({Shape(dims), dtype_of<T>}, "of");
+  T* to = reinterpret_cast<T*>(out.bytes());
+  flatten(root, to);
+  return out;
+}
+template Tensor Tensor::of<float>(std::initializer_list<Nested<float>>);
+template Tensor Tensor::of<double>(std::initializer_list<Nested<double>>);
+template Tensor Tensor::of<bf16>(std::initializer_list<Nested<bf16>>);
+template Tensor Tensor::of<f16>(std::initializer_list<Nested<f16>>);
+template Tensor Tensor::of<std::int32_t>(std::initializer_list<Nested<std::int32_t>>);
+template Tensor Tensor::of<std::int64_t>(std::initializer_list<Nested<std::int64_t>>);
+template Tensor Tensor::of<std::uint8_t>(std::initializer_list<Nested<std::uint8_t>>);
+template Tensor Tensor::of<bool>(std::initializer_list<Nested<bool>>);
 
 std::uint64_t Tensor::Value::next_id() {
   static std::atomic<std::uint64_t> next{1};
@@ -166,9 +217,6 @@ Tensor Tensor::copy(const char* site) const {
 }
 
 void Tensor::empty() { throw Error("tensor: this handle holds no tensor; it was never assigned"); }
-void Tensor::ragged() {
-  throw Error("tensor: the nested values are ragged; every row needs the same length");
-}
 
 void Tensor::check_known() const {
   if (value().symbol)

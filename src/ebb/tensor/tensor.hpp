@@ -40,13 +40,13 @@ struct Value {
   void destroy() noexcept;
 };
 
-// Nested braces of numbers: {{1, 2}, {3, 4}}.
+// Nested braces of numbers: {{1, 2}, {3, 4}}. They last as long as the expression they stand in.
 template <class T>
 struct Nested {
   Nested(T value) : value(value) {}
   Nested(std::initializer_list<Nested> items) : items(items), leaf(false) {}
   T value{};
-  std::vector<Nested> items;
+  std::initializer_list<Nested> items;
   bool leaf = true;
 };
 
@@ -89,15 +89,7 @@ class Tensor {
   }
   static Tensor from(const std::vector<bool>& values, const Shape& shape);
   template <class T = float>
-  static Tensor of(std::initializer_list<Nested<std::type_identity_t<T>>> items) {
-    std::vector<std::int64_t> dims;
-    const Nested<T> root(items);
-    measure(root, dims, 0);
-    Tensor out = uninitialized({Shape(dims), dtype_of<T>}, "of");
-    T* to = reinterpret_cast<T*>(out.bytes());
-    fill(root, to);
-    return out;
-  }
+  static Tensor of(std::initializer_list<Nested<std::type_identity_t<T>>> items);
 
   explicit operator bool() const { return value_ != nullptr; }
   const Spec& spec() const { return value().spec; }
@@ -157,36 +149,9 @@ class Tensor {
     return *value_;
   }
   [[noreturn]] static void empty();
-  [[noreturn]] static void ragged();
   void check_known() const;
   void check_dtype(DType wanted) const;
   void check_single() const;
-
-  template <class T>
-  static void measure(const Nested<T>& n, std::vector<std::int64_t>& dims, std::size_t depth) {
-    if (n.leaf) {
-      if (depth != dims.size()) ragged();
-      return;
-    }
-    const auto count = static_cast<std::int64_t>(n.items.size());
-    if (depth == dims.size()) {
-      dims.push_back(count);
-    } else if (dims[depth] != count) {
-      ragged();
-    }
-    bool first = true;
-    const std::size_t before = dims.size();
-    for (const auto& item : n.items) {
-      if (!first && !item.leaf && dims.size() == before && depth + 1 == before) ragged();
-      measure(item, dims, depth + 1);
-      first = false;
-    }
-  }
-  template <class T>
-  static void fill(const Nested<T>& n, T*& to) {
-    if (n.leaf) *to++ = n.value;
-    for (const auto& item : n.items) fill(item, to);
-  }
 
   Value* value_ = nullptr;
 };
