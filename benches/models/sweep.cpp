@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kNoise = 0.03;  // of a step's time
 constexpr int kSettlingRounds = 3, kQuickSettlingRounds = 1;
-constexpr int kTurns = 15;  // steps of each, where two budgets are compared
+constexpr int kTurns = 31;  // steps of each, where two budgets are compared
 
 }  // namespace
 

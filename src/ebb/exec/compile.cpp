@@ -43,7 +43,8 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
 // Code that has not run yet comes on top of what is resident once a step is planned; after the
 // first of a process, most of it is there. How much of it is mapped beside what runs differs from
 // start to start: the reserve has room for the most.
-constexpr std::uint64_t kCodeToCome = 2 * kMiB, kMoreCodeToCome = kMiB / 2;
+constexpr std::uint64_t kCodeToCome = 7 * kMiB / 4, kMoreCodeToCome = kMiB / 2;
+constexpr std::uint64_t kSpillCode = 3 * kMiB / 4;  // and that of files, their thread and its stack
 constexpr std::uint64_t kCodeAtMost = 3 * kMiB;
 std::atomic<bool> planned_before = false;
 std::uint64_t code_to_come() { return planned_before ? kMoreCodeToCome : kCodeToCome; }
@@ -200,9 +201,9 @@ struct Compiled::State {
     for (;;) {
       plan = plan::make_plan(traces, examples, options, around, machine);
       const std::uint64_t resident = footprint(has_choices(options));
-      around.runtime = resident + code_to_come();
-      const std::uint64_t at_most = resident + code_at_most();
       const std::uint64_t spill = Spilled(plan).memory();
+      around.runtime = resident + code_to_come() + (spill ? kSpillCode : 0);
+      const std::uint64_t at_most = resident + code_at_most();
       if (at_most <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;
         break;

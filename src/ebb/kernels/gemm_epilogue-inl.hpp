@@ -51,36 +51,46 @@ HWY_NOINLINE void FinishWith(const Finish<T>& f) {
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
-  for (size_t j = 0; j < f.columns; j += lanes) {
-    const size_t real = HWY_MIN(lanes, f.columns - j);
-    HWY_ALIGN T edge[kMost] = {};
-    V bias = hn::Zero(d);
-    if (f.bias && f.bias_step == 0) {
-      bias = hn::Set(d, f.bias[0]);
-    } else if (f.bias) {
-      std::memcpy(edge, f.bias + j, real * sizeof(T));
-      bias = hn::Load(d, edge);
+  const auto bias_of = [&](size_t j, size_t real) HWY_ATTR {
+    if (!f.bias) return hn::Zero(d);
+    if (f.bias_step == 0) return hn::Set(d, f.bias[0]);
+    HWY_ALIGN T some[kMost] = {};
+    std::memcpy(some, f.bias + j, real * sizeof(T));
+    return hn::Load(d, some);
+  };
+  const auto whole = [&](size_t i, size_t j, V bias) HWY_ATTR {
+    T* c = f.c + i * f.ld + j;
+    V v = hn::LoadU(d, c);
+    if (f.bias) v = hn::Add(v, bias);
+    if (f.pre) hn::StoreU(v, d, f.pre + i * f.ld + j);
+    hn::StoreU(Activate<kActivation>(d, v), d, c);
+  };
+  size_t j = 0;
+  for (; j + 2 * lanes <= f.columns; j += 2 * lanes) {  // a line of C at a time
+    const V left = bias_of(j, lanes), right = bias_of(j + lanes, lanes);
+    for (size_t i = 0; i < f.rows; ++i) {
+      whole(i, j, left);
+      whole(i, j + lanes, right);
     }
+  }
+  if (j + lanes <= f.columns) {
+    const V bias = bias_of(j, lanes);
+    for (size_t i = 0; i < f.rows; ++i) whole(i, j, bias);
+    j += lanes;
+  }
+  if (j < f.columns) {
+    const size_t real = f.columns - j;
+    const V bias = bias_of(j, real);
+    HWY_ALIGN T edge[kMost] = {};
     for (size_t i = 0; i < f.rows; ++i) {
       T* c = f.c + i * f.ld + j;
-      V v;
-      if (real == lanes) {
-        v = hn::LoadU(d, c);
-      } else {
-        std::memcpy(edge, c, real * sizeof(T));
-        v = hn::Load(d, edge);
-      }
+      std::memcpy(edge, c, real * sizeof(T));
+      V v = hn::Load(d, edge);
       if (f.bias) v = hn::Add(v, bias);
-      const V out = Activate<kActivation>(d, v);
-      if (real == lanes) {
-        if (f.pre) hn::StoreU(v, d, f.pre + i * f.ld + j);
-        hn::StoreU(out, d, c);
-      } else {
-        hn::Store(v, d, edge);
-        if (f.pre) std::memcpy(f.pre + i * f.ld + j, edge, real * sizeof(T));
-        hn::Store(out, d, edge);
-        std::memcpy(c, edge, real * sizeof(T));
-      }
+      hn::Store(v, d, edge);
+      if (f.pre) std::memcpy(f.pre + i * f.ld + j, edge, real * sizeof(T));
+      hn::Store(Activate<kActivation>(d, v), d, edge);
+      std::memcpy(c, edge, real * sizeof(T));
     }
   }
 }
