@@ -40,10 +40,13 @@ struct Model {
   }
 };
 
+double clip = 0;  // by norm; 0: not at all
+
 template <class Optimizer, class... O>
 std::vector<float> trained(bool compiled, O... options) {
   Model model;
   Optimizer optimizer({model.table, model.out}, options...);
+  if (clip > 0) optimizer.clip_norm(clip);
   const auto fn = [&](const Batch& b) { return optimizer.minimize(model.loss(b)); };
   if (compiled) {
     auto step = compile(spec(), {}, fn);
@@ -84,6 +87,17 @@ TEST(Sparse, LazyAdamIsTheSameRuleCompiled) {
             trained<optim::Adam>(true));
 }
 
+TEST(Sparse, ClippedByNormAsEagerOnes) {
+  const auto free = trained<optim::Sgd>(true);
+  clip = 0.01;
+  EXPECT_NE(trained<optim::Sgd>(true), free) << "clipping changes the step";
+  expect_same<optim::Sgd>();
+  expect_same<optim::AdamW>();
+  expect_same<optim::Adagrad>();
+  expect_same<optim::Adam>(optim::AdamOptions{.lazy = true});
+  clip = 0;
+}
+
 int count(const trace::Trace& t, std::string_view op) {
   return static_cast<int>(std::count_if(t.calls.begin(), t.calls.end(), [&](const trace::Call& c) {
     return c.op.type().name == op;
@@ -94,6 +108,7 @@ template <class Optimizer, class... O>
 trace::Trace traced(O... options) {
   Model model;
   Optimizer optimizer({model.table, model.out}, options...);
+  if (clip > 0) optimizer.clip_norm(clip);
   const Spec ids{{kRows}, DType::i64};
   const Spec in[] = {ids, ids};
   return trace::simplified(trace::trace(
@@ -150,6 +165,19 @@ TEST(Sparse, TheWholeGradientOfAnEmbeddingIsNotMade) {
   trace::Trace other = traced<optim::Rmsprop>();
   other.carry.clear();
   EXPECT_EQ(count(trace::with_sparse_updates(other), "scatter_add"), 1);
+}
+
+TEST(Sparse, NorIsItForTheNorm) {
+  clip = 1;
+  trace::Trace t = traced<optim::Adagrad>();
+  clip = 0;
+  EXPECT_EQ(count(t, "sum_of_squares"), 2);
+  t.carry.clear();
+  const trace::Trace sparse = trace::with_sparse_updates(t);
+  EXPECT_EQ(count(sparse, "adagrad_rows"), 1) << to_string(sparse);
+  EXPECT_EQ(count(sparse, "sum_of_squares_rows"), 1) << to_string(sparse);
+  EXPECT_EQ(count(sparse, "sum_of_squares"), 1);
+  EXPECT_EQ(count(sparse, "scatter_add"), 0);
 }
 
 }  // namespace

@@ -62,6 +62,41 @@ void SparseUpdate<Rule, kSlots>::update(Ins in, Outs out, Scratch scratch) const
 EBB_SPARSE_UPDATES(EBB_SPARSE_OP)
 #undef EBB_SPARSE_OP
 
+namespace {
+
+optim::Entry rows_only(const Spec& table, const Spec& indices, const std::byte* ids,
+                       const std::byte* rows) {
+  return {&table, table.dtype, nullptr, rows, nullptr, {}, &indices, ids};
+}
+
+}  // namespace
+
+Spec SparseSquares::shape(const Spec& indices, const Spec& rows) const {
+  const Spec whole{table, rows.dtype};
+  if (table.rank() == 0 ||
+      rows.size() != indices.size() * static_cast<std::int64_t>(optim::row_width(whole)))
+    throw Error(fmt::format("{}: indices {} and rows {} do not go with a table {}", name,
+                            to_string(indices), to_string(rows), to_string(whole)));
+  return {{}, DType::f64};
+}
+
+Cost SparseSquares::cost(const Spec&, const Spec& rows) const {
+  return {3.0 * static_cast<double>(rows.size()), 3.0 * static_cast<double>(rows.bytes())};
+}
+
+std::size_t SparseSquares::scratch(const Spec& indices, const Spec& rows) const {
+  const Spec whole{table, rows.dtype};
+  return optim::rows_squares_scratch(rows_only(whole, indices, nullptr, nullptr));
+}
+
+void SparseSquares::run(In indices, In rows, Out sum, Scratch scratch) const {
+  const Spec whole{table, rows.dtype()};
+  const optim::Entry entry =
+      rows_only(whole, *indices.spec, indices.as<std::byte>(), rows.as<std::byte>());
+  optim::check_rows(name, entry);
+  *sum.as<double>() = optim::rows_squares(entry, scratch);
+}
+
 std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices) {
   if (indices.size() > optim::most_rows(param)) return {};
 #define EBB_SPARSE_FORM(Rule, slots, text)                                                   \

@@ -48,6 +48,19 @@ struct SparseUpdate {
 EBB_SPARSE_UPDATES(EBB_SPARSE_NAME)
 #undef EBB_SPARSE_NAME
 
+// indices (i…), rows (i…, width…) → Σ g², f64 (), of the whole gradient they add up to: as
+// SumOfSquares has it.
+struct SparseSquares {
+  static constexpr auto name = "sum_of_squares_rows";
+  static constexpr bool unlisted = true;
+  Shape table;  // of the parameter
+  bool operator==(const SparseSquares&) const = default;
+  Spec shape(const Spec& indices, const Spec& rows) const;
+  Cost cost(const Spec& indices, const Spec& rows) const;
+  std::size_t scratch(const Spec& indices, const Spec& rows) const;
+  void run(In indices, In rows, Out sum, Scratch scratch) const;
+};
+
 // The sparse form of an optimizer's update of this parameter with so many rows of gradient; none
 // where the rule has none, or where it would not be quicker.
 std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices);

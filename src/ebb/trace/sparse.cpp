@@ -17,20 +17,33 @@ bool sums_rows(const Call& call) {
   return op.axis == 0 && !op.accumulate;
 }
 
+bool squares(const Call& call) {
+  return &call.op.type() == &ops::op_type<ops::SumOfSquares>();
+}
+
 }  // namespace
 
 Trace with_sparse_updates(const Trace& trace) {
   Trace to = trace;
   const std::vector<int> used = uses(trace);
+  std::vector<std::vector<Id>> squared(trace.values.size());  // by which calls
+  for (Id c = 0; c < static_cast<Id>(trace.calls.size()); ++c)
+    if (squares(trace.calls[c])) squared[trace.calls[c].in[0]].push_back(c);
   bool changed = false;
   for (Call& call : to.calls) {
     if (call.in.size() <= kParam) continue;
     const Id gradient = call.in[kGradient], made_by = to.values[gradient].call;
-    if (made_by == kNone || used[gradient] != 1 || !sums_rows(to.calls[made_by])) continue;
+    const auto readers = 1 + static_cast<int>(squared[gradient].size());
+    if (made_by == kNone || used[gradient] != readers || !sums_rows(to.calls[made_by])) continue;
     const Call& sum = to.calls[made_by];
-    const auto form = ops::sparse_form(call.op, to.values[call.in[kParam]].spec,
-                                       to.values[sum.in[0]].spec);
+    const Spec& param = to.values[call.in[kParam]].spec;
+    const auto form = ops::sparse_form(call.op, param, to.values[sum.in[0]].spec);
     if (!form) continue;
+    const ops::SparseSquares of{param.shape};
+    for (const Id c : squared[gradient]) {
+      to.calls[c].op = ops::AnyOp(ops::op_type<ops::SparseSquares>(), &of);
+      to.calls[c].in = sum.in;
+    }
     call.op = *form;
     call.in[kGradient] = sum.in[1];
     call.in.insert(call.in.begin() + kGradient, sum.in[0]);
