@@ -269,7 +269,8 @@ TEST(Gemm, ShapesOfEveryPlan) {
   Random random(7);
   for (const bool a_t : {false, true}) {
     for (const bool b_t : {false, true}) {
-      // one row, one column, few rows, one block, several blocks, deep, wide
+      // one row, one column, few rows, one block, several blocks, deep, wide, groups of panels,
+      // along the rows of C
       for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{{1, 300, 270},
                                                                            {2, 65, 300},
                                                                            {300, 1, 270},
@@ -280,7 +281,9 @@ TEST(Gemm, ShapesOfEveryPlan) {
                                                                            {161, 97, 1100},
                                                                            {7, 5, 3000},
                                                                            {1000, 9, 260},
-                                                                           {5, 6000, 40}}) {
+                                                                           {5, 6000, 40},
+                                                                           {57, 777, 900},
+                                                                           {1100, 501, 30}}) {
         check(random, {m, n, k, a_t, b_t, false}, bits);
         check(random, {m, n, k, a_t, b_t, true, Storage::f32, Storage::f32, Storage::f32, 3}, bits);
         check(random, {m, n, k, a_t, b_t, true, Storage::bf16, Storage::f16, Storage::f32, 1}, bits);

@@ -155,6 +155,7 @@ void PackRows(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_
   }
 }
 
+constexpr size_t kAlongTiles = 2;  // walked along C side by side
 constexpr size_t kPackPanels = 4;  // side by side: whole lines of a B that is not transposed
 
 // Columns [first, last) of the part, k in [k, k + kc) of it, one panel after the other.
@@ -224,30 +225,49 @@ HWY_INLINE void PrefetchToL2(const void* p) {
 #endif
 }
 
+// What will be read next: rows of so many bytes. It is asked for a few lines at a time.
+class Ahead {
+ public:
+  Ahead() = default;
+  Ahead(const void* first, size_t stride, size_t rows, size_t bytes)
+      : row_(static_cast<const char*>(first)), stride_(stride), bytes_(bytes), rows_(rows) {}
+  size_t lines() const { return rows_ * ((bytes_ + 63) / 64); }
+  HWY_INLINE void ask(size_t lines) {
+    for (; lines != 0 && rows_ != 0; --lines) {
+      PrefetchToL2(row_ + at_);
+      at_ += 64;
+      if (at_ >= bytes_) {
+        at_ = 0;
+        row_ += stride_;
+        --rows_;
+      }
+    }
+  }
+
+ private:
+  const char* row_ = nullptr;
+  size_t stride_ = 0, bytes_ = 0, rows_ = 0, at_ = 0;
+};
+
 // Rows [tile, tile_end) of tiles × one panel of n columns from j, over one step of k. Packed rows
-// start at a, those in place at their own address. Meanwhile the panel that comes next, if any, is
-// asked for.
+// start at a, those in place at their own address. Meanwhile what comes next, if any, is asked for.
 template <class T>
 HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j,
-                               size_t n, const T* a, const T* b, size_t b_k, const T* next_b, size_t k,
+                               size_t n, const T* a, const T* b, size_t b_k, Ahead ahead, size_t k,
                                size_t kc, bool from_zero) {
   const Gemm& g = part.g;
   const RowTiles tiles(part.rows);
   const size_t lanes = TileLanes<T>();
   const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
   const size_t first = tiles.begin(tile);
+  const size_t share = (ahead.lines() + tile_end - tile - 1) / (tile_end - tile);
   if (part.plan.pack_a) {
-    const size_t panel = kc * b_k * sizeof(T), share = panel / (tile_end - tile);
-    const char* ask = reinterpret_cast<const char*>(next_b);
     for (size_t t = tile, i = first; t < tile_end; ++t) {
       const size_t next = tiles.begin(t + 1);
       if (t + 1 < tile_end) {
         for (size_t r = next; r < tiles.begin(t + 2); ++r) hwy::Prefetch(part.c(r, j));
       }
-      if (ask) {
-        for (size_t byte = 0; byte < share; byte += 64) PrefetchToL2(ask + byte);
-        ask += share;
-      }
+      ahead.ask(share);
       Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0, b, b_k, part.c(i, j),
                                                g.ldc, n, from_zero);
       i = next;
@@ -257,9 +277,34 @@ HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end
     a = static_cast<const T*>(g.a.data) + part.i0 * a_row + (part.k0 + k) * a_k;
     for (size_t t = tile, i = first; t < tile_end; ++t) {
       const size_t next = tiles.begin(t + 1);
+      ahead.ask(share);
       Tiles<T>::kFor[0][next - i - 1][vectors](kc, a + i * a_row, a_row, a_k, b, b_k, part.c(i, j),
                                                g.ldc, n, from_zero);
       i = next;
+    }
+  }
+}
+
+// The same for all panels of columns [j, j_end), a few rows of C after the other: they are walked
+// along, and all of B stays in L2.
+template <class T>
+HWY_NOINLINE void ComputeAlong(const Part<T>& part, size_t tile, size_t tile_end, size_t j_begin,
+                               size_t j_end, const T* a, const T* b, size_t kc, bool from_zero) {
+  const RowTiles tiles(part.rows);
+  const size_t width = PanelWidth<T>(part.plan), lanes = TileLanes<T>();
+  const size_t first = tiles.begin(tile);
+  for (size_t t = tile; t < tile_end; t += kAlongTiles) {
+    const size_t end = HWY_MIN(tile_end, t + kAlongTiles);
+    for (size_t j = j_begin; j < j_end; j += width) {
+      const size_t n = HWY_MIN(width, j_end - j);
+      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+      for (size_t u = t, i = tiles.begin(t); u < end; ++u) {
+        const size_t next = tiles.begin(u + 1);
+        Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0,
+                                                 b + (j - j_begin) * kc, width, part.c(i, j),
+                                                 part.g.ldc, n, from_zero);
+        i = next;
+      }
     }
   }
 }
@@ -278,6 +323,26 @@ void FinishPanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, si
        part.bias_step});
 }
 
+// Where the next columns of B to be packed are read from: those from j on, or with the next step of
+// k those from j_begin on.
+template <class T>
+Ahead NextSource(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, size_t group,
+                 size_t k, size_t kc) {
+  const Operand& b = part.g.b;
+  if (j >= j_end) {
+    j = j_begin;
+    k += kc;
+    if (k >= part.depth) return {};
+    kc = HWY_MIN(part.plan.step, part.depth - k);
+  }
+  const size_t n = HWY_MIN(group, j_end - j);
+  const size_t size = b.type == Storage::f64 ? 8 : b.type == Storage::f32 ? 4 : 2;
+  const size_t row = b.transposed ? part.j0 + j : part.k0 + k;
+  const size_t column = b.transposed ? part.k0 + k : part.j0 + j;
+  return {static_cast<const char*>(b.data) + (row * b.ld + column) * size, b.ld * size,
+          b.transposed ? n : kc, (b.transposed ? kc : n) * size};
+}
+
 // Computing tasks: blocks of rows, one or all, × a range of columns.
 template <class T>
 void Compute(const Part<T>& part, size_t begin, size_t end) {
@@ -285,7 +350,7 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
   const GemmPlan& plan = part.plan;
   const size_t width = PanelWidth<T>(plan);
   const size_t tiles = RowTiles(part.rows).tiles, blocks = plan.blocks(part.rows);
-  const size_t unit = blocks == 1 ? width : kWidestPanel;
+  const size_t unit = blocks == 1 && plan.group == 0 ? width : kWidestPanel;
   const size_t units = (part.columns + unit - 1) / unit;
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
   T* own = reinterpret_cast<T*>(part.own + thread * plan.own_bytes);
@@ -297,11 +362,14 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
     const size_t block_end = part.shares_b() ? block + 1 : blocks;
     const size_t j_begin = across * units / plan.tasks_across * unit;
     const size_t j_end = HWY_MIN(part.columns, (across + 1) * units / plan.tasks_across * unit);
+    // Panels are packed so many columns at a time.
+    const size_t group = part.shares_b() || blocks > 1 ? j_end - j_begin
+                         : plan.group == 0             ? width
+                                                       : plan.group;
     for (size_t k = 0; k < part.depth; k += plan.step) {
       const size_t kc = HWY_MIN(plan.step, part.depth - k);
       const bool from_zero = k == 0 && part.from_zero();
       const bool last = finish && k + kc == part.depth;
-      const bool packed_b = part.shares_b() || blocks > 1;
       if (!part.shares_b() && blocks > 1) PackColumns(part, j_begin, j_end, k, kc, own);
       for (size_t i = block; i < block_end; ++i) {
         const size_t tile = i * tiles / blocks, tile_end = (i + 1) * tiles / blocks;
@@ -310,21 +378,30 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
           PackRows(part, tile, tile_end, k, kc, own);
           a = own;
         }
+        if (plan.along) {
+          ComputeAlong(part, tile, tile_end, j_begin, j_end, a,
+                       part.panels + k * PaddedColumns(part) + j_begin * kc, kc, from_zero);
+          for (size_t j = j_begin; last && j < j_end; j += width)
+            FinishPanel(part, tile, tile_end, j, HWY_MIN(width, j_end - j));
+          continue;
+        }
         for (size_t j = j_begin; j < j_end; j += width) {
-          const size_t n = HWY_MIN(width, j_end - j);
-          const T *b = own, *next_b = nullptr;
+          const size_t n = HWY_MIN(width, j_end - j), in_group = (j - j_begin) % group;
+          const T* b = own + in_group * kc;
           size_t b_k = width;
-          if (packed_b) {
-            b = part.shares_b() ? part.panels + k * PaddedColumns(part) + j * kc
-                                : own + (j - j_begin) * kc;
-            if (part.shares_b() && j + width < j_end) next_b = b + width * kc;
+          Ahead ahead;
+          if (part.shares_b()) {
+            b = part.panels + k * PaddedColumns(part) + j * kc;
+            if (j + width < j_end) ahead = {b + width * kc, 0, 1, width * kc * sizeof(T)};
           } else if (plan.panels == PanelsOfB::in_place && n == width) {
             b = At<T>(g.b, part.k0 + k, part.j0 + j);
             b_k = g.b.ld;
-          } else {
-            PackPanel(part, j, n, part.k0 + k, kc, own, width);
+          } else if (blocks == 1) {
+            if (in_group == 0) PackColumns(part, j, HWY_MIN(j_end, j + group), k, kc, own);
+            if (in_group + width >= group || j + width >= j_end)
+              ahead = NextSource(part, j + width, j_begin, j_end, group, k, kc);
           }
-          ComputePanel(part, tile, tile_end, j, n, a, b, b_k, next_b, k, kc, from_zero);
+          ComputePanel(part, tile, tile_end, j, n, a, b, b_k, ahead, k, kc, from_zero);
           if (last) FinishPanel(part, tile, tile_end, j, n);
         }
       }

@@ -12,6 +12,8 @@ constexpr std::size_t kBlockBytes = 240 << 10;   // of A, in L2
 constexpr std::size_t kSharedBytes = 3 << 20;    // of the shared operand, in L3
 constexpr std::size_t kBothBytes = 4 << 20;      // of both operands
 constexpr std::size_t kDeepBytes = 1 << 20;      // the same where it is a single block of A
+constexpr std::size_t kAlongBytes = 256 << 10;   // of all of B, in L2 beside a block of A
+constexpr std::size_t kAlongLeast = 2 << 20;     // of C, which then comes from further away
 constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
 constexpr std::size_t kInPlaceShort = 256;       // the same where A's rows are one step of k
@@ -19,6 +21,7 @@ constexpr std::size_t kLeastBlockRows = 48;      // of A: fewer do not pay for f
 constexpr std::size_t kMostTaskColumns = 128;    // of B, beside a block of A in L2
 constexpr std::size_t kForkProducts = 400'000;   // multiply-adds that are worth a fork
 constexpr std::size_t kTaskProducts = 100'000;   // and a task
+constexpr std::size_t kGroups = 4;               // of columns for each thread, where B is read so
 constexpr std::size_t kTasks = 8;                // for each thread, so that all end together
 
 constexpr std::size_t size_of(Storage type) {
@@ -89,11 +92,17 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
     p.block_rows = round_up(ceil_div(g.m, blocks), 6);
     p.tasks_across = std::min(ceil_div(wanted, blocks), ceil_div(p.columns, kWidestPanel));
     p.own_bytes = p.pack_a ? round_up((p.block_rows + 6) * line, 64) : 0;
+    p.along = p.pack_a && p.step == g.k && extent * line <= kAlongBytes &&
+              g.m * g.n * size >= kAlongLeast;
   } else if (one_block) {
+    const bool own = p.panels == PanelsOfB::own && !g.b.transposed;
+    const std::size_t groups = ceil_div(p.columns, kWidestPanel);
+    if (own && groups >= kGroups * (p.parallel ? threads : 1)) p.group = kWidestPanel;
     p.tasks_across = p.parallel ? std::clamp(std::min(32 * threads, work / kTaskProducts + 1),
-                                             ceil_div(p.columns, 512), ceil_div(p.columns, 16))
+                                             ceil_div(p.columns, 512),
+                                             p.group == 0 ? ceil_div(p.columns, 16) : groups)
                                 : 1;
-    p.own_bytes = p.step * kWidestBytes;
+    p.own_bytes = p.step * (p.group == 0 ? kWidestBytes : p.group * size);
   } else {
     const std::size_t units = ceil_div(p.columns, kWidestPanel);
     p.tasks_across = std::min(units, std::max(wanted, ceil_div(p.columns, kMostTaskColumns)));

@@ -18,10 +18,14 @@ enum class PanelsOfB : std::uint8_t {
   shared     // a task is a block of rows: it packs its A, and all of them share B
 };
 
+// Columns of B are packed in multiples of this: the widest panel of any target, 4 vectors.
+inline constexpr std::size_t kWidestPanel = 64, kWidestBytes = 256;
+
 struct GemmPlan {
   PanelsOfB panels = PanelsOfB::in_place;
   bool pack_a = false;
   bool share_both = false;           // many parts of k: tasks so small that no thread waits long
+  bool along = false;                // C is walked along its rows: few k, and all of B in L2
   bool parallel = false;
   int vectors = 2;                   // of a row of the tile: 2, or 4 when there are few rows
   std::size_t rows = 0, columns = 0;  // of the part of C that is worked on at a time
@@ -29,6 +33,7 @@ struct GemmPlan {
   std::size_t step = 0;              // of k a tile goes through at a time
   std::size_t block_rows = 0;        // of A, together in L2
   std::size_t tasks_across = 1;      // into how many the columns are cut
+  std::size_t group = 0;             // columns that a task packs at a time; 0: one panel
   std::size_t shared_bytes = 0, own_bytes = 0;  // scratch; own: of each thread
   std::size_t a_bytes = 0;           // and A, where both are shared
 
@@ -36,9 +41,6 @@ struct GemmPlan {
     return (of_rows + block_rows - 1) / block_rows;
   }
 };
-
-// Columns of B are packed in multiples of this: the widest panel of any target, 4 vectors.
-inline constexpr std::size_t kWidestPanel = 64, kWidestBytes = 256;
 
 GemmPlan plan_gemm(const Gemm& product, std::size_t threads);
 
