@@ -87,6 +87,14 @@ plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& in
   };
 }
 
+std::uint64_t input_bytes(std::span<const Spec> inputs) {
+  std::uint64_t bytes = 0;
+  for (const Spec& s : inputs) bytes += plan::aligned(s.bytes());
+  return bytes;
+}
+
+std::uint64_t held_beside_data() { return ledger::total().live - ledger::of(Category::data).live; }
+
 // One for the process: what a first plan has taken, a second finds there. It depends on the size of
 // the step, not on the plan that is chosen in the end, so that the smallest budget does not either.
 std::uint64_t& process_reserve() {
@@ -102,12 +110,12 @@ plan::Surroundings around(std::span<const Spec> inputs, std::int64_t examples,
   a.reserve = process_reserve() =
       std::max(process_reserve(), rounded_reserve(at_first + calls * kPlanOfACall));
   a.runtime = a.reserve;
-  for (const Spec& s : inputs) a.batches += plan::aligned(s.bytes());
+  a.batches = input_bytes(inputs);
   // Rounded, so that a scalar more or less does not move the smallest budget.
   constexpr std::uint64_t kStep = 64 << 10;
   const std::uint64_t data = ledger::of(Category::data).live;
   a.batches += (data + kStep - 1) / kStep * kStep;
-  a.others = ledger::total().live - data;
+  a.others = held_beside_data();
   a.spill_memory = 2 * kMiB;
   return a;
 }
@@ -182,7 +190,8 @@ struct Compiled::State {
   std::list<Entry> entries;  // used last first
   std::vector<Tensor> results;
   std::string source;
-  plan::Surroundings around;
+  std::vector<Spec> first;      // inputs it was made for
+  plan::Surroundings at_first;  // with what the data set held then
 
   Executor& find(const std::vector<Spec>& inputs) {
     for (auto e = entries.begin(); e != entries.end(); ++e)
@@ -193,9 +202,25 @@ struct Compiled::State {
     return make(inputs);
   }
 
+  // Where plans for other shapes leave too little of the budget, they go.
   Executor& make(const std::vector<Spec>& inputs) {
+    try {
+      return add(inputs);
+    } catch (const BudgetTooSmall&) {
+      if (entries.empty()) throw;
+    }
+    entries.clear();
+    arena.clear();
+    return add(inputs);
+  }
+
+  Executor& add(const std::vector<Spec>& inputs) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     const plan::TraceRows traces = traces_of(fn, inputs, examples);
+    plan::Surroundings around = at_first;
+    around.reserve = process_reserve();
+    around.batches += input_bytes(inputs) - input_bytes(first);
+    around.others = held_beside_data() - arena.size();
     plan::Plan plan;
     const plan::Machine machine = machine_for(options);
     for (;;) {
@@ -214,6 +239,7 @@ struct Compiled::State {
       around.spill_memory = std::max(around.spill_memory, (spill + kMiB - 1) / kMiB * kMiB);
     }
     planned_before = true;
+    at_first.spill_memory = around.spill_memory;
     plan.forecast.process += around.runtime - plan.forecast.runtime;
     plan.forecast.runtime = around.runtime;
     plan.source = source;
@@ -235,11 +261,13 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   s.fn = std::move(fn);
   if (s.options.memory.automatic) {
     const process::Available available = process::available();
-    s.options.memory.bytes = available.bytes - available.bytes / 20;
+    // Nothing left is a budget, too: one that is refused.
+    s.options.memory.bytes = std::max<std::uint64_t>(1, available.bytes - available.bytes / 20);
     s.source = available.source + ", less 5%";
   }
   const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
-  s.around = around(inputs, examples, traces_of(s.fn, inputs, examples));
+  s.first = inputs;
+  s.at_first = around(inputs, examples, traces_of(s.fn, inputs, examples));
   s.make(inputs);
 }
 
@@ -255,13 +283,14 @@ exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
   State& s = *state_;
   for (const State::Entry& e : s.entries)  // which says so: no other shape goes on from a mixture
     if (e.executor->torn()) return *e.executor;
-  const auto& known = s.entries.front().inputs;
+  const auto& known = s.entries.empty() ? s.first : s.entries.front().inputs;
   bool same = inputs.size() == known.size();
   if (!same)
     throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
                             known.size()));
   for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].spec() == known[i];
-  if (same && s.entries.front().threads == pool::threads()) return *s.entries.front().executor;
+  if (same && !s.entries.empty() && s.entries.front().threads == pool::threads())
+    return *s.entries.front().executor;
   std::vector<Spec> specs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Spec& spec = inputs[i].spec();
@@ -292,7 +321,11 @@ void Compiled::run_into(std::span<const Tensor> inputs, std::span<std::byte* con
 }
 
 const plan::Plan& Compiled::plan() const { return executor().plan(); }
-const Executor& Compiled::executor() const { return *state_->entries.front().executor; }
+const Executor& Compiled::executor() const {
+  if (state_->entries.empty())
+    throw Error("compiled step: there is no plan, as the last shape did not fit the budget");
+  return *state_->entries.front().executor;
+}
 
 }  // namespace exec
 

@@ -10,6 +10,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/exec/stream.hpp"
 #include "ebb/ops/random.hpp"
+#include "ebb/plan/program.hpp"
 #include "ebb/trace/fuse.hpp"
 
 namespace ebb::exec {
@@ -124,6 +125,9 @@ Executor::Executor(Plan plan, const CompileOptions& options, Arena& arena)
   for (const trace::Before& b : plan_.programs.back().trace.before)
     bytes += plan::aligned(b.spec.bytes());
   before_.resize(bytes + 64);
+  const std::uint64_t others = plan_.way.budget - plan_.arena;  // than the arena
+  most_arena_ = plan_.budget > others ? plan_.budget - others : 0;
+  if (plan_.budget == 0) most_arena_ = kOutside;
 }
 
 Executor::~Executor() = default;
@@ -236,7 +240,7 @@ void Executor::prepare(std::size_t index) {
       pass->variables.push_back({output, place, pass->variable_at[named.index], v.offset});
   };
 
-  std::vector<Id> reading(s.instances.size(), kNone), writing(s.instances.size(), kNone);
+  std::vector<Id> reading(s.instances.size(), kNone);
   std::vector<std::vector<std::uint32_t>> wait_before(s.steps.size()), wait_after(s.steps.size());
   std::vector<bool> taken(s.instances.size());  // its bytes become another's in its last step
   for (const plan::Instance& in : s.instances)
@@ -256,7 +260,6 @@ void Executor::prepare(std::size_t index) {
                              : store_->activation_slot(static_cast<int>(slot_base) + buffer);
       const auto transfer = static_cast<std::uint32_t>(pass->transfers.size());
       pass->transfers.push_back({slot, find(buffer, instance), v.spec.bytes(), {}});
-      if (!write && writing[instance] != kNone) continue;
       pass->actions.push_back(
           {write ? Pass::Action::Kind::write : Pass::Action::Kind::read, false, transfer});
       if (write) {
@@ -469,13 +472,16 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
     throw Error(
         "compiled step: an earlier step failed after some parameters were updated; they are a "
         "mixture of two steps. Load a checkpoint or assign all variables, then compile anew");
+  if (store_) store_->refresh();
   // Also a plan that holds nothing has a place for it.
-  if (base_ != arena_.at_least(std::max<std::uint64_t>(plan_.arena, 64)) || passes_.empty()) {
+  const std::uint64_t arena = std::max<std::uint64_t>(plan_.arena, 64);
+  if (arena_.size() > arena && arena_.size() > most_arena_) arena_.clear();
+  if (base_ != arena_.at_least(arena) || passes_.empty()) {
     base_ = arena_.data();
     for (std::size_t i = 0; i < plan_.programs.size(); ++i) prepare(i);
     std::fill(resident_bytes_.begin(), resident_bytes_.end(), nullptr);
+    timed_steps_ = 0;
   }
-  if (store_) store_->refresh();
   own_variables();
   const Program& last = plan_.programs.back();
   std::byte* next = reinterpret_cast<std::byte*>(key_) + 64;
@@ -510,6 +516,7 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
       }
     }
     torn_ |= updating_;
+    if (timed) forget_times();
     throw;
   }
   assign(*passes_.back());
@@ -524,11 +531,28 @@ void Executor::assign(Pass& pass) {
     std::memcpy(resident_bytes_[static_cast<std::size_t>(c.variable)], c.from, c.bytes);
 }
 
+void Executor::forget_times() {
+  for (const auto& pass : passes_) {
+    std::fill(pass->seconds.begin(), pass->seconds.end(), 0);
+    std::fill(pass->runs.begin(), pass->runs.end(), 0);
+  }
+  timed_steps_ = 0;
+}
+
 std::vector<CallTime> Executor::times() const {
+  if (timed_steps_ == 0) return {};
   std::map<std::pair<std::string, std::string>, CallTime> all;
   for (const auto& pass : passes_) {
     if (!pass) continue;
     const trace::Trace& t = pass->program->trace;
+    const plan::Schedule& s = pass->program->schedule;
+    const std::vector<std::uint64_t> live = plan::live_bytes(*pass->program);
+    std::vector<std::uint64_t> most(t.calls.size());
+    for (std::size_t i = 0; i < live.size(); ++i) {
+      if (s.steps[i].kind != plan::Step::Kind::run) continue;
+      std::uint64_t& m = most[pass->program->lowered.call[s.steps[i].node]];
+      m = std::max(m, live[i]);
+    }
     for (std::size_t i = 0; i < t.calls.size(); ++i) {
       if (!pass->runs[i]) continue;
       const std::string op = trace::title(t.calls[i]), scope = Scope::path(t.calls[i].scope);
@@ -537,6 +561,7 @@ std::vector<CallTime> Executor::times() const {
       c.scope = scope;
       c.seconds += pass->seconds[i] / static_cast<double>(timed_steps_);
       c.runs += pass->runs[i] / timed_steps_;
+      c.live_bytes = std::max(c.live_bytes, most[i]);
     }
   }
   std::vector<CallTime> out;

@@ -38,6 +38,9 @@ struct CallTime {
   std::string op, scope;
   double seconds = 0;  // a step, all its runs together
   std::uint64_t runs = 0;
+  // The most that is live while it runs, by the plan: what the step was given, variables in memory
+  // and its own scratch included.
+  std::uint64_t live_bytes = 0;
 };
 
 // What a plan keeps in the spill file.
@@ -64,7 +67,8 @@ class Executor {
   const plan::Plan& plan() const { return plan_; }
   bool torn() const { return torn_; }
   std::uint64_t steps() const { return steps_; }
-  // Measured in one step of many, so that it costs under 1%.
+  // Per op and scope, the longest first. Short steps are measured once in a while, so that it costs
+  // under 1%; empty before the first that was.
   std::vector<CallTime> times() const;
   const Store* store() const { return store_.get(); }
 
@@ -80,6 +84,7 @@ class Executor {
   void collect(Pass& pass, const plan::Plan::Run& run, std::span<const Tensor> inputs,
                Places results);
   void assign(Pass& pass);
+  void forget_times();
   void open_store(const CompileOptions& options);
 
   plan::Plan plan_;
@@ -99,6 +104,7 @@ class Executor {
   bool torn_ = false, updating_ = false;
   std::uint64_t steps_ = 0, timed_steps_ = 0;
   double last_step_seconds_ = 0;
+  std::uint64_t most_arena_ = 0;  // that the budget has room for while this plan runs
 };
 
 }  // namespace ebb::exec

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/process.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/plan/rows.hpp"
 #include "ebb/tape/tape.hpp"
@@ -21,6 +22,14 @@ Spec with_rows(const Spec& spec, std::int64_t rows) {
   std::vector<std::int64_t> dims(spec.shape.begin(), spec.shape.end());
   dims[0] = rows;
   return {Shape(dims), spec.dtype};
+}
+
+// Of the memory beside input and output: all that is left to the process, where it is automatic.
+std::uint64_t limit_of(const Memory& memory, std::uint64_t output) {
+  if (!memory.automatic) return memory.bytes;
+  const std::uint64_t all = process::available().bytes;
+  const std::uint64_t taken = all / 20 + process::resident() + output;
+  return all > taken ? all - taken : 1;
 }
 
 class Chunks {
@@ -49,17 +58,18 @@ class Chunks {
       const std::int64_t chunks = (rows_ + kFirstRows - 1) / kFirstRows;
       rows_ = (rows_ + chunks - 1) / chunks;  // as equal as can be
     }
+    const std::uint64_t limit = limit_of(options.memory, x.bytes());
     for (;;) {
       CompileOptions c{.recompute = false, .split = false, .spill = false, .plans = 2};
       step_.emplace(nullptr, std::vector{with_rows(x, rows_)}, c, fn_);
       const std::uint64_t chunk = 2 * with_rows(x, rows_).bytes();
       const std::uint64_t needed = step_->plan().arena + chunk;
-      if (options.memory.bytes == 0 || needed <= options.memory.bytes) return;
+      if (limit == 0 || needed <= limit) return;
       if (rows_ == 1)
         throw BudgetTooSmall(
             fmt::format("input_gradients: one row takes {} beside input and output, "
                         "the budget is {}",
-                        to_string(ByteSize{needed}), to_string(ByteSize{options.memory.bytes})),
+                        to_string(ByteSize{needed}), to_string(ByteSize{limit})),
             needed);
       rows_ = std::max<std::int64_t>(1, rows_ / 2);
     }

@@ -46,7 +46,7 @@ void Store::fill() {
 void Store::refresh() {
   bool any = false;
   for (std::size_t i = 0; i < variables_.size(); ++i) {
-    if (dirty_[i]) {
+    if (dirty_[i] || !variables_[i].kept_by(this)) {
       copy_in(variables_[i], *file_, static_cast<int>(i));
       any = true;
     }
@@ -54,7 +54,11 @@ void Store::refresh() {
   if (any) file_->commit();
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     dirty_[i] = false;
-    if (variables_[i].in_memory()) variables_[i].forget();
+    if (!variables_[i].kept_by(this)) {
+      variables_[i].give_to(shared_from_this());
+    } else if (variables_[i].in_memory()) {
+      variables_[i].forget();
+    }
   }
 }
 

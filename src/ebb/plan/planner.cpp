@@ -157,7 +157,7 @@ class Planner {
     if (!options_.spill) return;
     add(sizes_.front(), {Spilling::activations, false, stored});
     if (sizes_.size() > 1) add(sizes_.back(), {Spilling::activations, false, stored});
-    if (!whole_.assigns.empty()) add_spilled_state(stored, budget);
+    if (!whole_.variables.empty()) add_spilled_state(stored, budget);
   }
 
   // The whole batch and the smallest parts tell the least memory; other sizes are of interest only

@@ -91,34 +91,51 @@ std::uint64_t constants_of(std::span<const Searched> passes) {
   return bytes;
 }
 
-void describe_peak(const Program& p, Forecast& f) {
-  const Schedule& s = p.schedule;
-  if (s.steps.empty()) return;  // what is given is given back
-  // An instance whose place another takes ends where that begins.
+namespace {
+
+// Per instance, the last step it is there: one whose place another takes ends where that begins.
+std::vector<std::int64_t> ends(const Schedule& s) {
   std::vector<std::int64_t> last(s.instances.size());
   for (std::size_t i = 0; i < last.size(); ++i) {
     last[i] = s.instances[i].last;
     if (const Id taken = s.instances[i].takes; taken != kNone)
       last[taken] = s.instances[i].first - 1;
   }
+  return last;
+}
+
+}  // namespace
+
+std::vector<std::uint64_t> live_bytes(const Program& p) {
+  const Schedule& s = p.schedule;
+  const std::vector<std::int64_t> last = ends(s);
   std::vector<std::int64_t> change(s.steps.size() + 1);
-  for (std::size_t i = 0; i < last.size(); ++i) {
+  for (std::size_t i = 0; i < last.size() && !s.steps.empty(); ++i) {
     const Instance& in = s.instances[i];
     const auto bytes = static_cast<std::int64_t>(p.lowered.graph.buffers[in.buffer].bytes);
     change[static_cast<std::size_t>(in.first)] += bytes;
     change[static_cast<std::size_t>(last[i] + 1)] -= bytes;
   }
-  std::int64_t live = 0, most = -1;
-  std::size_t peak = 0;
-  for (std::size_t i = 0; i < s.steps.size(); ++i) {
-    live += change[i];
-    const bool runs = s.steps[i].kind == Step::Kind::run;
-    const auto scratch = static_cast<std::int64_t>(runs ? s.steps[i].scratch : 0);
-    if (runs && live + scratch > most) {
-      most = live + scratch;
-      peak = i;
-    }
+  std::vector<std::uint64_t> live(s.steps.size());
+  std::int64_t now = 0;
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    now += change[i];
+    live[i] = static_cast<std::uint64_t>(now) +
+              (s.steps[i].kind == Step::Kind::run ? s.steps[i].scratch : 0);
   }
+  return live;
+}
+
+void describe_peak(const Program& p, Forecast& f) {
+  const Schedule& s = p.schedule;
+  if (s.steps.empty()) return;  // what is given is given back
+  const std::vector<std::uint64_t> live = live_bytes(p);
+  std::size_t peak = s.steps.size();
+  for (std::size_t i = 0; i < live.size(); ++i)
+    if (s.steps[i].kind == Step::Kind::run && (peak == live.size() || live[i] > live[peak]))
+      peak = i;
+  if (peak == live.size()) peak = 0;
+  const std::vector<std::int64_t> last = ends(s);
   for (std::size_t i = 0; i < last.size(); ++i) {
     const Instance& in = s.instances[i];
     const auto at = static_cast<std::int64_t>(peak);

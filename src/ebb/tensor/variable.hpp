@@ -77,6 +77,7 @@ class Variable {
   bool in_memory() const { return state().there; }
   // The keeper has its bytes now; those in memory are dropped. Null: into memory, to stay.
   void give_to(std::shared_ptr<Keeper> keeper);
+  bool kept_by(const Keeper* keeper) const { return state().keeper.get() == keeper; }
   void forget() noexcept;  // drops what was read back from the keeper into memory
 
  private:
