@@ -253,7 +253,7 @@ int main(int argc, char** argv) {
     else if (arg == "--json")
       json = true;
     else
-      only = arg;
+      only = arg.rfind("--only=", 0) == 0 ? arg.substr(7) : arg;
   }
   std::vector<Layer> layers = {
       layer(128, 32, 16, 16, 3, 1), layer(128, 16, 32, 32, 3, 1),  layer(128, 8, 64, 64, 3, 1),

@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
     } else if (word == "--more") {
       options.more = true;
     } else {
-      options.filter = word;
+      options.filter = word.rfind("--only=", 0) == 0 ? word.substr(7) : word;
     }
   }
   if (!options.json) {
@@ -228,7 +228,10 @@ int main(int argc, char** argv) {
       }
     }
   }
-  if (totals.count == 0) return 0;
+  if (totals.count == 0) {
+    std::fprintf(stderr, "gemm: no shape has \"%s\" in its name\n", options.filter.c_str());
+    return 2;
+  }
   const double mean = std::exp(totals.log_sum / totals.count);
   if (options.json) {
     std::printf("{\"bench\":\"gemm\",\"case\":\"geometric mean\",\"metric\":\"ratio\","

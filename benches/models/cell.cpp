@@ -177,7 +177,7 @@ class Running {
     child_ = fork();
     if (child_ < 0) throw Error("no process for a cell");
     if (child_ == 0) {
-      group_.enter();
+      if (!group_.enter()) _exit(126);  // a cell that fails, rather than one without its limit
       dup2(to[0], STDIN_FILENO);
       dup2(from[1], STDOUT_FILENO);
       execv(argv[0], argv.data());

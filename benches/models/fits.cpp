@@ -1,8 +1,7 @@
 // Does it fit, did it say so first, is it the same? Models × budgets × batches, each run in a
 // process of its own under a kernel limit equal to its budget.
 //
-//   bench_fits [--quick] [--json] [model…]
-#include <cstring>
+//   bench_fits [--quick] [--json] [--only=MODEL,…]
 #include <string>
 #include <vector>
 
@@ -43,16 +42,6 @@ void summary(const Tally& t, Report& report) {
                of(t.hash_differs, t.hash_sets) + " differ");
 }
 
-bool wanted(const char* model, int argc, char** argv) {
-  bool any = false;
-  for (int i = 1; i < argc; ++i) {
-    if (argv[i][0] == '-') continue;
-    if (!std::strcmp(argv[i], model)) return true;
-    any = true;
-  }
-  return !any;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -72,7 +61,7 @@ int main(int argc, char** argv) {
   };
   std::vector<Later> swept;
   for (const Size& size : kSizes) {
-    if (!wanted(size.model, argc, argv)) continue;
+    if (!report.wanted(size.model)) continue;
     for (const std::int64_t batch : size.batches) {
       const bool first = batch == size.batches[0];
       if (report.quick() && !first) continue;

@@ -71,8 +71,8 @@ MemoryGroup::~MemoryGroup() {
     usleep(5000);
 }
 
-void MemoryGroup::enter() const {
-  if (limited()) write_to(path_ + "/cgroup.procs", std::to_string(getpid()));
+bool MemoryGroup::enter() const {
+  return !limited() || write_to(path_ + "/cgroup.procs", std::to_string(getpid()));
 }
 
 std::uint64_t MemoryGroup::peak_bytes() const {

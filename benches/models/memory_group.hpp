@@ -16,7 +16,7 @@ class MemoryGroup {
 
   bool limited() const { return !path_.empty(); }
   const std::string& why() const { return why_; }
-  void enter() const;                // the calling process; for a child before it executes
+  bool enter() const;                // the calling process; for a child before it executes
   std::uint64_t peak_bytes() const;  // charged to the group so far, page cache included
 
  private:

@@ -8,6 +8,7 @@
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/process.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
@@ -125,6 +126,18 @@ TEST(Compile, TheForecastAddsUp) {
     EXPECT_LE(sum, p.forecast.process + 4096) << p;  // each buffer's is rounded up
     EXPECT_GE(sum + p.arena / 100 + 8192, p.forecast.process) << p;  // what packing adds
   }
+}
+
+// A budget nobody named: what the machine has, and the plan says whose word that is.
+TEST(Compile, TakesTheBudgetFromTheMachine) {
+  const Data data(64);
+  const Outcome o = compiled(data, {.memory = Memory::from_machine()});
+  const process::Available available = process::available();
+  EXPECT_GT(o.plan.budget, available.bytes / 2);
+  EXPECT_LT(o.plan.budget, available.bytes + available.bytes / 4);
+  EXPECT_EQ(o.plan.source.find(available.source), 0u) << o.plan.source;
+  EXPECT_NE(to_string(o.plan).find("less 5%"), std::string::npos) << o.plan;
+  EXPECT_EQ(o.bytes, eager(data));
 }
 
 // Tensors that the program made for itself are bytes of the process too.

@@ -43,6 +43,8 @@ TEST(InputGradients, ASmallBudgetTakesSmallerChunks) {
   EXPECT_EQ(input_gradients(score, x, {.memory = 256_KiB}).to_vector<float>(),
             by_tape(score, x).to_vector<float>());
   EXPECT_THROW(input_gradients(score, x, {.memory = 64_B}), BudgetTooSmall);
+  EXPECT_EQ(input_gradients(score, x, {.memory = Memory::from_machine()}).to_vector<float>(),
+            by_tape(score, x).to_vector<float>());
 }
 
 TEST(InputGradients, FromFileToFile) {
