@@ -149,6 +149,26 @@ TEST(Sparse, WithoutGradientsTheLossStays) {
   EXPECT_EQ(count(t, "linear_cross_entropy"), 1);
 }
 
+TEST(Sparse, AnEvaluatedLossTakesLessScratchWhereThereIsLess) {
+  const Variable out("out", random::normal({6000, 64}, 0, 1, 1, 3));
+  const Tensor x = random::normal({1024, 64}, 0, 1, 1, 4);
+  std::vector<std::int64_t> ids;
+  for (int i = 0; i < 1024; ++i) ids.push_back(i * 5);
+  const Batch b{{"x", x}, {"y", Tensor::from(ids, {1024})}};
+  const auto fn = [&](const Batch& b) { return linear_cross_entropy(b["x"], out, b["y"]); };
+  const auto made = [&](std::uint64_t budget) {
+    CompileOptions options{.split = false, .spill = false};
+    if (budget) options.memory = ByteSize{budget};
+    return compile({{"x", b["x"].spec()}, {"y", b["y"].spec()}}, options, fn);
+  };
+  auto roomy = made(0);
+  auto tight = made(roomy.plan().minimum + (64 << 10));
+  EXPECT_GT(roomy.plan().arena, tight.plan().arena + (1u << 20));
+  EXPECT_LT(tight.plan().arena, 3u << 20) << tight.plan();
+  EXPECT_EQ(tight(b).sum.item<float>(), roomy(b).sum.item<float>());
+  EXPECT_EQ(tight(b).sum.item<float>(), fn(b).sum.item<float>());
+}
+
 TEST(Sparse, TheWholeGradientOfAnEmbeddingIsNotMade) {
   trace::Trace t = traced<optim::Adam>();
   EXPECT_EQ(count(trace::with_sparse_updates(t), "adam_rows"), 0) << "a part's sum goes on";

@@ -26,6 +26,7 @@ namespace {
 
 constexpr std::size_t kMostScratch = std::size_t{64} << 20;
 constexpr std::size_t kLittleScratch = std::size_t{8} << 20;
+constexpr std::size_t kLittleForward = std::size_t{2} << 20;
 
 void check(const char* op, const Spec& x, const Spec& weight, const Spec& labels,
            double smoothing) {
@@ -59,10 +60,12 @@ std::size_t scratch_within(const kernels::LinearShape& shape, std::size_t most) 
 
 // Of `products` products; one more where the logits are not kept.
 double slowdown_within(const kernels::LinearShape& shape, int products, std::size_t scratch) {
-  // Each tile of rows reads the weight twice and its gradient once, and writes that.
+  // Each tile of rows reads the weight twice and its gradient once, and writes that: it takes as
+  // long as the products of so many rows.
+  constexpr double kReadRows = 14;
   const auto time = [&](std::size_t bytes) {
     const auto tiles = kernels::linear_tiles(shape, bytes);
-    return (products + !tiles.keep) * (1 + 8 / static_cast<double>(tiles.rows));
+    return (products + !tiles.keep) * (1 + kReadRows / static_cast<double>(tiles.rows));
   };
   return time(scratch) / time(kMostScratch);
 }
@@ -98,6 +101,12 @@ Cost LinearCrossEntropy::cost(const Spec& x, const Spec& weight, const Spec& lab
 }
 std::size_t LinearCrossEntropy::scratch(const Spec& x, const Spec& weight, const Spec&) const {
   return scratch_within(sizes(x, weight, false), kMostScratch);
+}
+std::size_t LinearCrossEntropy::least_scratch(Specs in) const {
+  return scratch_within(sizes(in[0], in[1], false), kLittleForward);
+}
+double LinearCrossEntropy::slowdown(Specs in, std::size_t scratch) const {
+  return slowdown_within(sizes(in[0], in[1], false), 0, scratch);
 }
 
 void LinearCrossEntropy::run(In x, In weight, In labels, Out sum, Out count,

@@ -9,6 +9,7 @@
 namespace ebb::ops {
 
 // x (…, width), weight (classes, width), labels (…) of i32 or i64 → sum, count. Kept: all three.
+// With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
 struct LinearCrossEntropy {
   static constexpr auto name = "linear_cross_entropy";
   kernels::SparseTargets targets{};
@@ -16,6 +17,8 @@ struct LinearCrossEntropy {
   std::array<Spec, 2> shape(const Spec& x, const Spec& weight, const Spec& labels) const;
   Cost cost(const Spec& x, const Spec& weight, const Spec& labels) const;
   std::size_t scratch(const Spec& x, const Spec& weight, const Spec& labels) const;
+  std::size_t least_scratch(Specs in) const;
+  double slowdown(Specs in, std::size_t scratch) const;
   void run(In x, In weight, In labels, Out sum, Out count, Scratch scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
@@ -26,8 +29,7 @@ struct LinearCrossEntropy {
 
 // x, weight, labels, gradient of the sum ()[, dweight so far] → dweight, dx, sum, count. The last
 // two are made on the way, so that whoever wants them and the gradients need not run the op above.
-//
-// With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
+// Scratch is as above.
 struct LinearCrossEntropyBackward {
   static constexpr auto name = "linear_cross_entropy_backward";
   kernels::SparseTargets targets{};
