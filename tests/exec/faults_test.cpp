@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "ebb/base/file.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
@@ -114,6 +115,26 @@ TEST(SpillFaults, AMissingDirectoryIsRefusedAtOnce) {
   } catch (const FileError& e) {
     EXPECT_NE(std::string(e.what()).find("/nowhere/at/all"), std::string::npos) << e.what();
   }
+}
+
+TEST(SpillFaults, AFileSystemInMemoryIsNoPlaceToSpillTo) {
+  if (!File::temporary("/dev/shm", false).in_memory())
+    GTEST_SKIP() << "/dev/shm is not a tmpfs here";
+  Trial run;
+  CompileOptions options = kSpilling;
+  options.spill_directory = "/dev/shm";
+  try {
+    run.compiled(options);
+    FAIL() << "not refused";
+  } catch (const FileError& e) {
+    EXPECT_NE(std::string(e.what()).find("tmpfs"), std::string::npos) << e.what();
+  }
+  // Where nobody named it, plans do without.
+  const std::string before = getenv("TMPDIR") ? getenv("TMPDIR") : "";
+  setenv("TMPDIR", "/dev/shm", 1);
+  const std::uint64_t without = run.compiled(kSpilling).plan().minimum;
+  before.empty() ? unsetenv("TMPDIR") : setenv("TMPDIR", before.c_str(), 1);
+  EXPECT_GT(without, run.compiled(kSpilling).plan().minimum);
 }
 
 // Whichever transfer fails, the step throws; what the parameters are then is what they were, or the

@@ -10,6 +10,7 @@
 #include <list>
 #include <system_error>
 
+#include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
@@ -134,6 +135,27 @@ void check(const CompileOptions& o) {
                                 o.spill_directory));
 }
 
+bool frees_nothing(const std::string& directory) {
+  try {
+    return File::temporary(directory, false).in_memory();
+  } catch (const FileError&) {
+    return false;  // said when a plan needs it
+  }
+}
+
+// Checked, and without levers that do nothing here: a file in memory is no place to spill to.
+CompileOptions settled(CompileOptions o) {
+  check(o);
+  if (!o.spill || !frees_nothing(spill_directory(o.spill_directory))) return o;
+  if (!o.spill_directory.empty())
+    throw FileError(fmt::format(
+        "compile: .spill_directory \"{}\" is on a file system in memory (tmpfs), so that spilling "
+        "there frees nothing; name one on a disk, or set .spill = false",
+        o.spill_directory));
+  o.spill = false;
+  return o;
+}
+
 // Whether there is more than one plan, so that a smallest budget is of interest.
 bool has_choices(const CompileOptions& o) {
   return o.memory.bytes || o.recompute || o.split || o.spill;
@@ -161,9 +183,9 @@ std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& opt
   return frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)));
 }
 
-std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
+std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& given,
                                 const trace::Function& fn) {
-  check(options);
+  const CompileOptions options = settled(given);
   const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
   const plan::TraceRows traces = traces_of(fn, inputs, examples);
   const plan::Machine machine = machine_for(options);
@@ -256,8 +278,7 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.names = std::move(names);
-  s.options = std::move(options);
-  check(s.options);
+  s.options = settled(std::move(options));
   s.fn = std::move(fn);
   if (s.options.memory.automatic) {
     const process::Available available = process::available();

@@ -91,7 +91,7 @@ SpillStore::SpillStore(const SpillOptions& options, std::span<const SpillSlot> g
     throw FileError(
         fmt::format("spill: \"{}\" is on a file system in memory (tmpfs), so that spilling there "
                     "frees nothing; "
-                    "choose a directory on a disk (TMPDIR, or the option), or allow it by name",
+                    "choose a directory on a disk: TMPDIR, or the option",
                     directory_));
   named([&] { file_.reserve(std::max(options.bytes, layout.file)); });
 
