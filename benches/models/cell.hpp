@@ -19,6 +19,7 @@ struct Cell {
   std::int64_t threads = 0;  // 0: as many as the machine has
   std::int64_t rows = 0;     // of a part
   bool eager = false, spill = true, split = true, recompute = true, same_bits = false;
+  bool ragged = false;  // every fourth step has about half the rows
   bool limited = true;  // by the kernel too
   bool turns = false;   // after its steps one more for each byte on its input, timed
   std::string weights;  // a file for them, after the steps
@@ -36,6 +37,7 @@ struct Cell {
     f("split", split);
     f("recompute", recompute);
     f("same_bits", same_bits);
+    f("ragged", ragged);
     f("limited", limited);
     f("turns", turns);
     f("weights", weights);

@@ -92,6 +92,20 @@ void check_same_bits(const std::string& model, std::int64_t batch, bool once, Re
     cell.steps = kSteps;
     same(spill ? "least memory with spilling" : "least memory without spilling", cell);
   }
+  {  // two shapes: each plan goes on from the other's state
+    cell = whole;
+    cell.ragged = cell.eager = true;
+    const Outcome expected = run(cell);
+    cell.eager = false;
+    cell.steps = 0;
+    cell.budget = run(cell).minimum;
+    cell.steps = kSteps;
+    const Outcome out = run(cell);
+    report.check(of + "half the rows in every fourth step, least memory, the same bits",
+                 out.ok() && expected.ok() && out.hash == expected.hash &&
+                     out.hash != reference.hash && out.peak <= cell.budget,
+                 seen(out));
+  }
   for (const std::int64_t rows : {1, 3, 7}) {
     if (report.quick() && rows != 7) continue;
     cell = cell_of(model, batch);
