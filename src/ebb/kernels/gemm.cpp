@@ -233,14 +233,15 @@ class Ahead {
       : row_(static_cast<const char*>(first)), stride_(stride), bytes_(bytes), rows_(rows) {}
   size_t lines() const { return rows_ * ((bytes_ + 63) / 64); }
   HWY_INLINE void ask(size_t lines) {
-    for (; lines != 0 && rows_ != 0; --lines) {
-      PrefetchToL2(row_ + at_);
-      at_ += 64;
-      if (at_ >= bytes_) {
-        at_ = 0;
-        row_ += stride_;
-        --rows_;
-      }
+    while (lines != 0 && rows_ != 0) {
+      const size_t of_row = HWY_MIN(lines, (bytes_ - at_ + 63) / 64);
+      for (size_t i = 0; i < of_row; ++i) PrefetchToL2(row_ + at_ + i * 64);
+      lines -= of_row;
+      at_ += of_row * 64;
+      if (at_ < bytes_) return;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
     }
   }
 
