@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ebb/base/ledger.hpp"
+#include "ebb/exec/compile.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/index.hpp"
@@ -175,6 +176,37 @@ TEST(LazyAdam, FollowsItsFormula) {
     for (std::size_t i = 0; i < p.size(); ++i)
       EXPECT_NEAR(first[i], m[i], 1e-12) << "element " << i;
   }
+}
+
+// It knows rows in parameters of two axes or more: of a vector every element moves, however its
+// gradient arrives.
+TEST(LazyAdam, OfAVectorIsAdam) {
+  enum class How { rows, whole, compiled };
+  const auto after = [](How how, bool lazy) {
+    Variable table("table", random::normal({kTable}, 0, 1, 1, 2));
+    optim::AdamW adam({table}, {.lr = 0.01, .lazy = lazy});
+    const auto loss = [&](const Tensor& ids) {
+      const Tensor x = gather(table, ids);
+      return Loss{sum(x * x), Tensor::full({}, 3, DType::i64)};
+    };
+    if (how == How::compiled) {
+      auto step = compile({{"ids", ids_of(0).spec()}}, {},
+                          [&](const Batch& b) { return adam.minimize(loss(b["ids"])); });
+      for (int i = 0; i < 4; ++i) step({{"ids", ids_of(i)}});
+    } else {
+      for (int i = 0; i < 4; ++i) {
+        Tape tape;
+        const Loss l = loss(ids_of(i));
+        how == How::whole ? adam.step(tape.gradient(l, adam.params()), 3) : void(adam.minimize(l));
+      }
+    }
+    std::vector<Variable> all = adam.state();
+    all.push_back(table);
+    return test::bytes(all);
+  };
+  const auto plain = after(How::rows, false);
+  for (const How how : {How::rows, How::whole, How::compiled})
+    EXPECT_EQ(after(how, true), plain) << "way " << static_cast<int>(how);
 }
 
 TEST(LazyAdam, OfEightBitsIsRefused) {

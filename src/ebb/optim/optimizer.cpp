@@ -173,10 +173,8 @@ Loss Optimizer::minimize(const Loss& loss) {
 }
 
 void Optimizer::ask_for_rows() {
-  for (std::size_t i = 0; i < params_.size(); ++i) {
-    const bool can = !masters_[i] && takes_rows(slots_[i].size());
-    rows_[i].most = can ? most_rows(params_[i].spec()) : 0;
-  }
+  for (std::size_t i = 0; i < params_.size(); ++i)
+    rows_[i].most = masters_[i] ? 0 : most_rows(params_[i].spec(), slots_[i].size());
 }
 
 void Optimizer::step(Accumulator& gathered) {

@@ -67,7 +67,8 @@ class Optimizer {
 
   // The step for all parameters at once. What it needs besides is taken before: it cannot fail.
   virtual std::size_t scratch_bytes(std::span<const Entry> entries) const = 0;
-  virtual bool takes_rows(std::size_t slots) const = 0;
+  // Rows of gradient that it takes for a parameter with so many slots; 0: it takes them whole.
+  virtual std::int64_t most_rows(const Spec& param, std::size_t slots) const = 0;
   virtual void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
                       std::int64_t step, std::span<std::byte> scratch) const = 0;
 
@@ -150,7 +151,7 @@ class RuleOptimizer : public Optimizer {
                 std::function<std::vector<const char*>(const Spec&)> slots);
   virtual Rule rule(double lr, std::int64_t step) const = 0;
   bool lazy_ = false;  // for AdamRule: LazyAdamRule in its place
-  bool takes_rows(std::size_t slots) const final;
+  std::int64_t most_rows(const Spec& param, std::size_t slots) const final;
   std::size_t scratch_bytes(std::span<const Entry> entries) const final;
   void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
               std::int64_t step, std::span<std::byte> scratch) const final;

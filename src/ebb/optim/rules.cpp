@@ -52,8 +52,8 @@ RuleOptimizer<Rule>::RuleOptimizer(const char* name, std::vector<Variable> param
                 {std::move(slots), &state_spec<Rule>, &takes<Rule>}) {}
 
 template <class Rule>
-bool RuleOptimizer<Rule>::takes_rows(std::size_t slots) const {
-  return optim::takes_rows<Rule>(slots);
+std::int64_t RuleOptimizer<Rule>::most_rows(const Spec& param, std::size_t slots) const {
+  return takes_rows<Rule>(slots) ? optim::most_rows(param, lazy_) : 0;
 }
 
 template <class Rule>

@@ -86,9 +86,10 @@ void check_rows(const char* op, const Entry& e) {
   });
 }
 
-std::int64_t most_rows(const Spec& param) {
+std::int64_t most_rows(const Spec& param, bool lazy) {
   const bool floats = param.dtype == DType::f32 || param.dtype == DType::f64;
-  return floats && param.rank() > 0 && param.shape[0] >> 32 == 0 ? param.shape[0] / kSparse : 0;
+  const bool has_rows = param.rank() >= (lazy ? 2 : 1);
+  return floats && has_rows && param.shape[0] >> 32 == 0 ? param.shape[0] / kSparse : 0;
 }
 
 std::size_t rows_scratch(std::span<const Entry> entries) {

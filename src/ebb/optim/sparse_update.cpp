@@ -98,9 +98,10 @@ void SparseSquares::run(In indices, In rows, Out sum, Scratch scratch) const {
 }
 
 std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices) {
-  if (indices.size() > optim::most_rows(param)) return {};
 #define EBB_SPARSE_FORM(Rule, slots, text)                                                   \
   if (&update.type() == &op_type<Update<Rule, slots>>()) {                                   \
+    constexpr bool kLazy = std::is_same_v<Rule, kernels::LazyAdamRule>;                      \
+    if (indices.size() > optim::most_rows(param, kLazy)) return {};                          \
     const SparseUpdate<Rule, slots> op{                                                      \
         static_cast<const Update<Rule, slots>*>(update.attributes())->clip_value};           \
     return AnyOp(op_type<SparseUpdate<Rule, slots>>(), &op);                                 \

@@ -50,8 +50,9 @@ constexpr bool takes_rows(std::size_t slots) {
   return std::is_same_v<Rule, kernels::AdamRule> || std::is_same_v<Rule, kernels::LazyAdamRule> ||
          std::is_same_v<Rule, kernels::AdagradRule>;
 }
-// Rows of gradient for this parameter above which the whole is as quick; 0 where it goes whole.
-std::int64_t most_rows(const Spec& param);
+// Rows of gradient for this parameter above which the whole is as quick; 0 where it goes whole, as
+// a vector does under the lazy rule, for which its elements are no rows.
+std::int64_t most_rows(const Spec& param, bool lazy);
 
 // What slot `index` of `slots` holds for a parameter.
 template <class Rule>
