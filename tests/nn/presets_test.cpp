@@ -219,6 +219,62 @@ TEST(Presets, LstmLanguageModelWithAttentionSameBits) {
       predict_next, text(), false);
 }
 
+// Parameters of 16 bits on data in f32: products are in f32, and biases go with them.
+template <class Make>
+void takes_wider_data(const Make& make, const Batch& batch) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    auto model = make(nn::Init(1, type));
+    const Tensor y = model(batch["x"]);
+    EXPECT_EQ(y.dtype(), DType::f32);
+    for (const Variable& v : params(model)) EXPECT_EQ(v.spec().dtype, type) << v.name();
+    const auto before = bytes_of(variables(model));
+    const auto make_it = [&] { return make(nn::Init(1, type)); };
+    const auto eager = trained(make_it, classify, batch, {.eager = true});
+    EXPECT_FALSE(eager == before);
+    EXPECT_TRUE(trained(make_it, classify, batch, {}) == eager) << "compiled";
+    // The values are those of the same weights in f32; two biases of a recurrent cell are added up
+    // in their own type.
+    auto wide = make(nn::Init(1));
+    const std::vector<Variable> from = variables(model), to = variables(wide);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      Variable(to[i]).assign(cast(from[i], DType::f32));
+    const std::vector<float> found = model(batch["x"]).template to_vector<float>();
+    const std::vector<float> expected = wide(batch["x"]).template to_vector<float>();
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[i], 2e-3 + 1e-2 * std::abs(expected[i])) << i;
+  }
+}
+
+TEST(Half, ModelsTakeDataInF32) {
+  const Tensor labels = ids({kRows}, 5);
+  takes_wider_data(
+      [](const nn::Init& init) {
+        return nn::Mlp(init, {6, 9, 7, 5}, {.activation = Activation::gelu});
+      },
+      {{"x", random::normal({kRows, 6}, 0, 1, 1, 1)}, {"y", labels}});
+  takes_wider_data(
+      [](const nn::Init& init) {
+        return nn::ResNet(init, {.channels = {8, 16}, .blocks = 1, .classes = 5});
+      },
+      images());
+  takes_wider_data(
+      [](const nn::Init& init) {
+        return nn::ConvNet(init, {.channels = {8, 16}, .height = 8, .width = 8, .classes = 5});
+      },
+      images());
+  takes_wider_data(
+      [](const nn::Init& init) {
+        return nn::LstmClassifier(init, {.in = 6, .hidden = 8, .classes = 5, .layers = 2});
+      },
+      sequences());
+  takes_wider_data(
+      [](const nn::Init& init) {
+        return nn::GruClassifier(
+            init, {.in = 6, .hidden = 8, .classes = 5, .bidirectional = true});
+      },
+      sequences());
+}
+
 TEST(Presets, PaddedPlacesDoNotCount) {
   nn::EncoderClassifier net(nn::Init(1), small_encoder());
   const nn::Evaluation evaluation;

@@ -165,7 +165,11 @@ void LinearKeepingPre::grad(Back& back) const {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
-  const Tensor* in[] = {&x, &weight, &bias};
+  // Weight and bias of 16 bits on an x in f32: the product is f32, and so is what is added to it.
+  const bool wide = bias && is_half(bias.dtype()) &&
+                    products::result_type(Linear::name, x.spec(), weight.spec()) == DType::f32;
+  const Tensor added = wide ? cast(bias, DType::f32) : bias;
+  const Tensor* in[] = {&x, &weight, &added};
   const std::span<const Tensor* const> given(in, bias ? 3 : 2);
   if (needs_pre(activation) && recording())
     return apply_all(LinearKeepingPre{activation}, given)[0];
