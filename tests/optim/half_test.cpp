@@ -8,6 +8,8 @@
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/matmul.hpp"
+#include "ebb/optim/accumulator.hpp"
+#include "tests/error_of.hpp"
 #include "tests/optim/model.hpp"
 
 namespace ebb {
@@ -160,3 +162,103 @@ TEST(LossScale, IsRefusedWhereItMakesNoSense) {
 
 }  // namespace
 }  // namespace ebb
+TEST(LossScale, BacksOffAndGrowsAgainWhereGradientsAreGathered) {
+  Overflow o, whole;
+  finds_its_size(o, [&] {
+    Accumulator gathered(o.sgd);
+    Tape tape;
+    gathered.add(tape, o.loss());
+    EXPECT_EQ(gathered.scale(), o.sgd.loss_scale());
+    o.sgd.step(gathered);
+    EXPECT_TRUE(gathered.empty());
+  });
+  finds_its_size(whole, [&] {
+    Tape tape;
+    whole.sgd.minimize(whole.loss());
+  });
+  EXPECT_EQ(o.values(), whole.values());
+}
+
+// Gradients of 1e-9, which f16 does not know.
+TEST(LossScale, GatheredGradientsDoNotVanish) {
+  for (const bool given : {false, true}) {  // as gradients
+    Variable w("w", cast(Tensor::of({1, 2}), DType::f16));
+    optim::Sgd sgd({w}, {.lr = 1e8, .half = {.loss_scale = {.first = 65536}}});
+    Accumulator gathered(sgd);
+    for (int part = 0; part < 2; ++part) {
+      Tape tape;
+      if (given) {
+        gathered.add(std::vector<Tensor>{cast(Tensor::of({0x1p-24, 0x1p-24}), DType::f16)}, 1);
+      } else {
+        const Tensor sum_of_part = sum(cast(w, DType::f32) * 1e-9);
+        gathered.add(tape, {sum_of_part, Tensor::full({}, 1, DType::i64)});
+      }
+    }
+    sgd.step(gathered);
+    const double moved = 1e8 * (given ? 0x1p-24 : 1e-9);
+    const std::vector<float> now = cast(w, DType::f32).to_vector<float>();
+    EXPECT_NEAR(now[0], 1 - moved, 2e-3 * (1 + moved));
+    EXPECT_NEAR(now[1], 2 - moved, 2e-3 * (1 + moved));
+  }
+}
+
+// In f32 a power of two changes no bit; in parts neither.
+TEST(LossScale, GatheredPartsAreTheWhole) {
+  enum class How { minimized, gathered, unscaled };
+  const auto after = [](How how) {
+    random::seed(3);
+    test::Mlp model(nn::Init(1), 0);
+    optim::AdamWOptions options{.lr = 1e-2};
+    if (how != How::unscaled)
+      options.half.loss_scale = {.first = 1024, .growth = 2, .backoff = 0.5, .patience = 2};
+    optim::AdamW adam(params(model), options);
+    adam.clip_norm(0.1);
+    const test::Example all = test::examples(20, 12, 5, 1);
+    for (int i = 0; i < 5; ++i) {
+      const auto loss = [&](std::int64_t begin, std::int64_t end) {
+        const test::Example part = all.rows(begin, end);
+        return sparse_cross_entropy(model(part.x), part.labels);
+      };
+      if (how == How::gathered) {
+        Accumulator gathered(adam);
+        for (const auto& [begin, end] : {std::pair(0, 7), std::pair(7, 20)}) {
+          Tape tape;
+          gathered.add(tape, loss(begin, end));
+        }
+        const std::vector<float> sums = gathered.sums()[4].to_vector<float>();
+        const std::vector<float> means = gathered.mean()[4].to_vector<float>();
+        for (std::size_t k = 0; k < sums.size(); ++k)
+          EXPECT_FLOAT_EQ(means[k] * 20 * static_cast<float>(gathered.scale()), sums[k]);
+        adam.step(gathered);
+      } else {
+        Tape tape;
+        adam.minimize(loss(0, 20));
+      }
+    }
+    if (how != How::unscaled) {
+      EXPECT_EQ(adam.loss_scale(), 4096);
+    }
+    return bytes(params(model));
+  };
+  EXPECT_EQ(after(How::gathered), after(How::minimized));
+  EXPECT_EQ(after(How::gathered), after(How::unscaled));
+}
+
+// What was not made of a scaled loss is not divided by the scale.
+TEST(LossScale, GradientsThatAreNotScaledAreRefused) {
+  const char* refusal =
+      "sgd: step() was given gradients that are not scaled, but .loss_scale is in use; call "
+      "minimize(), or gather them in an Accumulator of this optimizer";
+  Overflow o;
+  const std::vector<Tensor> gradient{cast(Tensor::of({1, 1, 1}), DType::f16)};
+  EXPECT_EQ(test::error_of([&] { o.sgd.step(gradient); }), refusal);
+  Accumulator gathered({o.w});
+  gathered.add(gradient, 1);
+  EXPECT_EQ(test::error_of([&] { o.sgd.step(gathered); }), refusal);
+  EXPECT_EQ(gathered.parts(), 1) << "nothing is lost";
+  gathered.discard();
+  EXPECT_EQ(o.sgd.steps(), 0);
+  EXPECT_EQ(o.sgd.loss_scale(), 262144);
+  EXPECT_EQ(o.values(), (std::vector<float>{1, 2, 3}));
+}
+

@@ -6,14 +6,30 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/optim/optimizer.hpp"
 
 namespace ebb::optim {
+namespace {
+
+// f(x), in f32 where x is of 16 bits: a scale or a count may be beyond them.
+template <class F>
+Tensor widely(const Tensor& x, F&& f) {
+  return is_half(x.dtype()) ? cast(f(cast(x, DType::f32)), x.dtype()) : f(x);
+}
+
+}  // namespace
 
 Accumulator::Accumulator(std::vector<Variable> params, int window)
     : params_(std::move(params)), sums_(params_.size()), window_(window) {
   check_distinct("accumulator", params_);
   if (window < 0)
     throw Error(fmt::format("accumulator: a window of {} parts; expected 0 or more", window));
+}
+
+Accumulator::Accumulator(const Optimizer& optimizer, int window)
+    : Accumulator(optimizer.params(), window) {
+  optimizer_ = &optimizer;
 }
 
 Accumulator::~Accumulator() {
@@ -31,6 +47,12 @@ void Accumulator::check_room() const {
         fmt::format("accumulator: its window of {} parts is full; take a step first", window_));
 }
 
+// The scale of the first part is that of all: a step in between may change the optimizer's.
+void Accumulator::begin(const random::State& draws) {
+  draws_ = draws;
+  scale_ = optimizer_ ? static_cast<float>(optimizer_->loss_scale()) : 1;  // as minimize() has it
+}
+
 void check_distinct(const char* who, std::span<const Variable> params) {
   for (std::size_t i = 0; i < params.size(); ++i)
     for (std::size_t k = 0; k < i; ++k)
@@ -46,10 +68,10 @@ void Accumulator::add(Tape& tape, const Loss& loss) {
         "each part's forward pass");
   sources_.clear();
   for (const Variable& p : params_) sources_.push_back(p.value());
-  if (parts_ == 0) draws_ = tape.draws();
-  const Tensor one;
+  if (parts_ == 0) begin(tape.draws());
   try {
-    tape.gradient_into({&loss.sum, 1}, {&one, 1}, sources_, sums_);
+    const Tensor seed = scale_ == 1 ? Tensor() : Tensor::full({}, scale_, loss.sum.dtype());
+    tape.gradient_into({&loss.sum, 1}, {&seed, 1}, sources_, sums_);
     sources_.clear();
     count_ += loss.count.item();
     ++parts_;
@@ -68,7 +90,7 @@ void Accumulator::add(std::span<const Tensor> gradients, double count) {
   if (gradients.size() != params_.size())
     throw Error(fmt::format("accumulator: {} gradients were given for {} parameters",
                             gradients.size(), params_.size()));
-  if (parts_ == 0) draws_ = random::state();
+  if (parts_ == 0) begin(random::state());
   if (!(count >= 0))
     throw Error(fmt::format("accumulator: a count of {}; expected 0 or more", count));
   for (std::size_t i = 0; i < gradients.size(); ++i)
@@ -78,8 +100,12 @@ void Accumulator::add(std::span<const Tensor> gradients, double count) {
                               to_string(params_[i].spec())));
   CategoryScope category(Category::gradients);
   std::vector<Tensor> sums(sums_);
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (gradients[i]) sums[i] = sums[i] ? sums[i] + gradients[i] : gradients[i];
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i]) continue;
+    const auto times = [this](const Tensor& g) { return g * scale_; };
+    const Tensor scaled = scale_ == 1 ? gradients[i] : widely(gradients[i], times);
+    sums[i] = sums[i] ? sums[i] + scaled : scaled;
+  }
   sums_ = std::move(sums);
   count_ += count;
   ++parts_;
@@ -96,7 +122,7 @@ std::vector<Tensor> Accumulator::mean() const {
   std::vector<Tensor> means(sums().begin(), sums().end());
   if (!(count_ > 0)) throw Error("accumulator: the parts count no examples, so they have no mean");
   for (Tensor& m : means)
-    if (m) m = m / count_;
+    if (m) m = widely(m, [this](const Tensor& sum) { return sum / (count_ * scale_); });
   return means;
 }
 

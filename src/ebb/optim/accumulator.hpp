@@ -26,10 +26,15 @@ namespace ebb::optim {
 // Throws, naming `who`, where a variable stands in the list twice.
 void check_distinct(const char* who, std::span<const Variable> params);
 
+class Optimizer;
+
 class Accumulator {
  public:
   // `window`: how many parts make a step; 0 leaves that to the caller.
   explicit Accumulator(std::vector<Variable> params, int window = 0);
+  // For the steps of this optimizer, which outlives it: of its parameters, and of losses multiplied
+  // by its loss scale.
+  explicit Accumulator(const Optimizer& optimizer, int window = 0);
   ~Accumulator();  // says so on stderr when parts are still in it
   Accumulator(const Accumulator&) = delete;
   Accumulator& operator=(const Accumulator&) = delete;
@@ -42,8 +47,10 @@ class Accumulator {
   int parts() const { return parts_; }
   double count() const { return count_; }
 
-  std::span<const Tensor> sums() const;  // empty handles where nothing flowed
-  std::vector<Tensor> mean() const;      // the gradient of the whole: sums / count
+  std::span<const Tensor> sums() const;  // times scale(); empty handles where nothing flowed
+  double scale() const { return scale_; }
+  bool is_for(const Optimizer& optimizer) const { return optimizer_ == &optimizer; }
+  std::vector<Tensor> mean() const;      // the gradient of the whole: sums / count / scale
 
   void reset();    // refuses while parts are in it that no step has used
   void discard();  // drops them, and gives their random draws back: another try draws the same
@@ -51,9 +58,11 @@ class Accumulator {
 
  private:
   void check_room() const;
+  void begin(const random::State& draws);
+  const Optimizer* optimizer_ = nullptr;
   std::vector<Variable> params_;
   std::vector<Tensor> sources_, sums_;
-  double count_ = 0;
+  double count_ = 0, scale_ = 1;
   int parts_ = 0, window_;
   bool torn_ = false;
   random::State draws_;  // when the first part began

@@ -178,12 +178,23 @@ void Optimizer::ask_for_rows() {
 }
 
 void Optimizer::step(Accumulator& gathered) {
-  step(gathered.sums(), gathered.count());
+  const std::span<const Tensor> sums = gathered.sums();
+  if (!gathered.is_for(*this)) refuse_loss_scale();
+  step(sums, {}, gathered.count(), gathered.scale());
   gathered.clear();
 }
 
 void Optimizer::step(std::span<const Tensor> gradients, double count) {
+  refuse_loss_scale();
   step(gradients, {}, count, 1);
+}
+
+void Optimizer::refuse_loss_scale() const {
+  if (scale_.used())
+    throw Error(fmt::format("{}: step() was given gradients that are not scaled, but .loss_scale "
+                            "is in use; call minimize(), or gather them in an Accumulator of this "
+                            "optimizer",
+                            rule_));
 }
 
 // First everything that can fail, then the update, which cannot.

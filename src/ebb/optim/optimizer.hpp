@@ -33,6 +33,7 @@ class Optimizer {
   Loss minimize(const Loss& loss);
 
   // One step with gradients of sums over `count` examples; empty handles leave their parameter be.
+  // Not with a loss scale, of which they know nothing: an Accumulator of this optimizer does.
   void step(std::span<const Tensor> gradients, double count = 1);
   // One step with what the accumulator has gathered, which is then empty.
   void step(Accumulator& gathered);
@@ -83,6 +84,7 @@ class Optimizer {
  private:
   Loss minimize_traced(const Loss& loss, Tape& tape);
   void ask_for_rows();
+  void refuse_loss_scale() const;
   void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
             double loss_scale);
   void count_step();
