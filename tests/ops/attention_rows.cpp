@@ -80,7 +80,7 @@ Input mask_of(const Shape& shape) {
 }
 
 void add_attention(const std::string& name, Sizes n, AttentionOptions o, int mask_rank = 0,
-                   bool axes_apart = false) {
+                   bool axes_apart = false, bool half = false) {
   o.heads = n.heads;
   o.kv_heads = n.kv_heads;
   const Shape q = axes_apart ? Shape{n.batch, n.queries, n.heads, n.size}
@@ -101,7 +101,8 @@ void add_attention(const std::string& name, Sizes n, AttentionOptions o, int mas
                },
            .reference = analytic([=](const auto& in) {
              return attended(n, o, in[0], in[1], in[2], mask_rank ? &in[3] : nullptr);
-           })});
+           }),
+           .half = half});
   if (n.queries != n.keys || axes_apart) return;
   const std::int64_t width = n.heads * n.size, kv_width = n.kv_heads * n.size;
   inputs.erase(inputs.begin(), inputs.begin() + 2);
@@ -118,7 +119,8 @@ void add_attention(const std::string& name, Sizes n, AttentionOptions o, int mas
              return attended(n, o, part(in[0], 0, width), part(in[0], width, kv_width),
                              part(in[0], width + kv_width, kv_width),
                              mask_rank ? &in[1] : nullptr);
-           })});
+           }),
+           .half = half});
 }
 
 [[maybe_unused]] const bool attentions = [] {
@@ -132,6 +134,11 @@ void add_attention(const std::string& name, Sizes n, AttentionOptions o, int mas
   add_attention("mask", {2, 4, 5, 2, 1, 3}, {}, 2);
   add_attention("mask of queries", {2, 4, 4, 2, 2, 3}, {.causal = true}, 3);
   add_attention("dropout", {4, 5, 5, 2, 1, 4}, {.causal = true, .dropout = 0.25});
+  const AttentionOptions much{.window = 4, .scale = 0.4, .dropout = 0.25};
+  add_attention("all at once", {2, 7, 7, 4, 2, 4}, much, 3, false, true);
+  add_attention("all at once, keys hidden", {2, 5, 7, 4, 2, 3},
+                {.window = 4, .offset = 2, .dropout = 0.25}, 2, true, true);
+  add_attention("16 bits", {2, 6, 6, 2, 1, 4}, {.causal = true}, 0, false, true);
   add_attention("one of all", {1, 1, 1, 1, 1, 1}, {});
   add_attention("no batch", {0, 3, 3, 2, 2, 4}, {});
   add_attention("no queries", {2, 0, 3, 2, 2, 4}, {});
@@ -202,7 +209,7 @@ OP_ROW(
 // ---- rotary ----
 
 void add_rotary(const std::string& name, const Shape& shape, RotaryOptions o, std::int64_t heads,
-                std::int64_t size) {
+                std::int64_t size, bool half = false) {
   add_row({.name = "rotary " + name,
            .op = "rotary",
            .inputs = {Input{.shape = shape}},
@@ -221,13 +228,16 @@ void add_rotary(const std::string& name, const Shape& shape, RotaryOptions o, st
                    y[b] = in[0][b] * std::cos(angle) + in[0][a] * std::sin(angle);
                  }
              return y;
-           })});
+           }),
+           .half = half});
 }
 
 [[maybe_unused]] const bool rotaries = [] {
-  add_rotary("heads", {2, 5, 12}, {.heads = 2}, 2, 6);
+  add_rotary("heads", {2, 5, 12}, {.heads = 2}, 2, 6, true);
   add_rotary("axes apart", {2, 3, 2, 4}, {}, 2, 4);
-  add_rotary("part of a row", {2, 3, 14}, {.heads = 2, .size = 4}, 2, 4);
+  add_rotary("axes apart, the first heads", {2, 3, 4, 2}, {.heads = 3}, 3, 2);
+  add_rotary("of one size", {2, 3, 12}, {.size = 4}, 3, 4);
+  add_rotary("part of a row", {2, 3, 14}, {.heads = 2, .size = 4}, 2, 4, true);
   add_rotary("base and offset", {1, 4, 8}, {.heads = 1, .base = 100, .offset = 62}, 1, 8);
   add_rotary("no positions", {2, 0, 8}, {.heads = 2}, 2, 4);
   add_rotary("threads", {3, 130, 64}, {.heads = 2}, 2, 32);
@@ -237,6 +247,22 @@ OP_ROW(
     "rotary odd size", .op = "rotary", .inputs = {f(2, 3, 6)},
     .call = [](const Tensors& in) { return rotary(in[0], {.heads = 2}); },
     .refused = "rotary: 2 heads of size 3 do not fit f32(2, 3, 6): sizes are even");
+OP_ROW(
+    "rotary heads do not divide", .op = "rotary", .inputs = {f(2, 3, 14)},
+    .call = [](const Tensors& in) { return rotary(in[0], {.heads = 4}); },
+    .refused = "rotary: a width of 14 in f32(2, 3, 14) does not divide into 4 heads");
+OP_ROW(
+    "rotary size does not divide", .op = "rotary", .inputs = {f(2, 3, 14)},
+    .call = [](const Tensors& in) { return rotary(in[0], {.size = 4}); },
+    .refused = "rotary: a width of 14 in f32(2, 3, 14) does not divide into heads of size 4");
+OP_ROW(
+    "rotary more heads than there are", .op = "rotary", .inputs = {f(2, 3, 2, 4)},
+    .call = [](const Tensors& in) { return rotary(in[0], {.heads = 3}); },
+    .refused = "rotary: 3 heads of size 4 do not fit f32(2, 3, 2, 4)");
+OP_ROW(
+    "rotary heads of another size", .op = "rotary", .inputs = {f(2, 3, 2, 8)},
+    .call = [](const Tensors& in) { return rotary(in[0], {.size = 4}); },
+    .refused = "rotary: the heads of f32(2, 3, 2, 8) are of size 8, not 4");
 OP_ROW(
     "rotary two axes", .op = "rotary", .inputs = {f(2, 6)},
     .call = [](const Tensors& in) { return rotary(in[0]); },

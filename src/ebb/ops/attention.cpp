@@ -509,8 +509,29 @@ Tensor attention(const Tensor& qkv, AttentionOptions options, const Tensor& mask
 Tensor rotary(const Tensor& x, RotaryOptions options) {
   RotaryOp op{.heads = options.heads, .size = options.size, .offset = options.offset,
               .base = options.base};
-  if (op.size == 0 && x.shape().rank() == 4) op.heads = x.shape()[2], op.size = x.shape()[3];
-  if (op.size == 0 && x.shape().rank() == 3 && op.heads > 0) op.size = x.shape()[2] / op.heads;
+  if (x.rank() == 4) {
+    const std::int64_t size = x.shape()[3];
+    if (op.size != 0 && op.size != size)
+      refuse(op.name, fmt::format("the heads of {} are of size {}, not {}", to_string(x.spec()),
+                                  size, op.size));
+    op.size = size;
+    if (op.heads == 0) op.heads = x.shape()[2];
+  }
+  if (x.rank() == 3) {
+    const std::int64_t width = x.shape()[2];
+    const auto parts_of = [&](std::int64_t part, const std::string& into) {
+      if (part < 1 || width % part != 0)
+        refuse(op.name, fmt::format("a width of {} in {} does not divide into {}", width,
+                                    to_string(x.spec()), into));
+      return width / part;
+    };
+    if (op.size == 0) {
+      if (op.heads == 0) op.heads = 1;
+      op.size = parts_of(op.heads, fmt::format("{} heads", op.heads));
+    } else if (op.heads == 0) {
+      op.heads = parts_of(op.size, fmt::format("heads of size {}", op.size));
+    }
+  }
   return apply(op, x);
 }
 
