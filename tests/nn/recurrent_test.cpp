@@ -249,6 +249,15 @@ TEST(Lstm, ABudgetChangesNoBit) {
   EXPECT_LT(least, all_of_it / 2);
   for (std::size_t i = 0; i < free.size(); ++i) EXPECT_TRUE(same(free[i], tight[i])) << i;
 }
+  const Tensor half = some({4, 2}, 2);
+  EXPECT_EQ(error_of([&] {
+              layer(some({4, 2, 3}, 1), {.initial = {{}, {half, {}}}});
+            }),
+            "lstm: the initial state has h but no c; give both or neither");
+  EXPECT_EQ(error_of([&] {
+              layer(some({4, 2, 3}, 1), {.initial = nn::stop_gradient(nn::LstmStates{{{}, half}, {}})});
+            }),
+            "lstm: the initial state has c but no h; give both or neither");
 
 }  // namespace
 }  // namespace ebb

@@ -196,6 +196,22 @@ OP_ROW(
         [](const Tensors& in) {
           return gru(in[0], {in[1], in[2], in[3], {}}, {}, {.lengths = in[4]}).output;
         },
+OP_ROW(
+    "lstm state without c", .op = "lstm",
+    .inputs = {f(2, 3, 4), f(8, 4), f(8, 2), f(8), f(2, 2)},
+    .call =
+        [](const Tensors& in) {
+          return lstm(in[0], {in[1], in[2], in[3]}, LstmState{in[4], {}}).output;
+        },
+    .refused = "lstm: the initial state has h but no c; give both or neither");
+OP_ROW(
+    "lstm state without h", .op = "lstm",
+    .inputs = {f(2, 3, 4), f(8, 4), f(8, 2), f(8), f(2, 2)},
+    .call =
+        [](const Tensors& in) {
+          return lstm(in[0], {in[1], in[2], in[3]}, LstmState{{}, in[4]}).output;
+        },
+    .refused = "lstm: the initial state has c but no h; give both or neither");
     .refused = "gru: lengths are i64(3), expected i32 or i64 (2)");
 OP_ROW(
     "lstm length above the steps", .op = "lstm",

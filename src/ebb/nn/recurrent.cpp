@@ -116,7 +116,7 @@ Passed through(const Lstm& layer, const Tensor& x, const LstmGiven& given) {
   check("Lstm", x, given.initial.size(), layer.cells.size());
   std::vector<Tensor> states(layer.cells.size());
   for (std::size_t i = 0; i < given.initial.size(); ++i)
-    if (given.initial[i].h) states[i] = concat({given.initial[i].h, given.initial[i].c}, 1);
+    states[i] = joined(given.initial[i]);
   std::vector<LstmWeights> weights;
   for (const RecurrentCell& cell : layer.cells) weights.push_back(lstm_weights(cell));
   return through(layer.options, x, given.lengths, std::move(states),

@@ -363,8 +363,16 @@ std::vector<Tensor> time_segments(const Tensor& x) {
 }
 
 LstmState stop_gradient(const LstmState& state) {
-  if (!state.h) return {};
-  return {stop_gradient(state.h), stop_gradient(state.c)};
+  const auto cut = [](const Tensor& x) { return x ? stop_gradient(x) : x; };
+  return {cut(state.h), cut(state.c)};
+}
+
+Tensor joined(const LstmState& state) {
+  if (!state.h && !state.c) return {};
+  if (!state.h || !state.c)
+    throw Error(fmt::format("{}: the initial state has {}; give both or neither", LstmOp::name,
+                            state.h ? "h but no c" : "c but no h"));
+  return concat({state.h, state.c}, 1);
 }
 
 }  // namespace ebb

@@ -135,6 +135,8 @@ struct LstmState {
   Tensor h, c;  // (batch, hidden), or both empty: zeros
 };
 LstmState stop_gradient(const LstmState& state);
+// (batch, 2 hidden) as segments pass it on: h and c side by side, or empty. Refuses half of one.
+Tensor joined(const LstmState& state);
 
 struct RecurrentOptions {
   bool reverse = false;

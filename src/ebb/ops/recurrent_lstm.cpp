@@ -175,13 +175,12 @@ LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,
                               recurrent::lengths_of(LstmOp::name, options.lengths, segments[0])};
   const std::int64_t total = recurrent::total_steps(segments);
   LstmSegments result;
-  const Tensor state = recurrent::each_segment(
-                           segments, options.reverse,
-                           initial.h ? concat({initial.h, initial.c}, 1) : Tensor(), result.outputs,
-                           [&](const Tensor& x, const Tensor& from, std::int64_t time) {
-                             return lstm_segment(x, weights, from, each, time, total);
-                           })
-                           .state;
+  const Tensor state =
+      recurrent::each_segment(segments, options.reverse, joined(initial), result.outputs,
+                              [&](const Tensor& x, const Tensor& from, std::int64_t time) {
+                                return lstm_segment(x, weights, from, each, time, total);
+                              })
+          .state;
   const std::int64_t hidden = state.dim(1) / 2;
   result.last = {slice(state, 1, 0, hidden), slice(state, 1, hidden)};
   return result;
