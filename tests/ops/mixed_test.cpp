@@ -3,10 +3,13 @@
 
 #include <cstring>
 
+#include "ebb/base/ledger.hpp"
+#include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
 #include "ebb/tape/tape.hpp"
 #include "tests/error_of.hpp"
 
@@ -15,6 +18,38 @@ namespace {
 
 bool same(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && std::memcmp(a.raw(), b.raw(), a.spec().bytes()) == 0;
+}
+
+// The gradient of a matrix that all rows of a batch meet is one product, however many axes those
+// rows have.
+TEST(Mixed, AMatrixOf16BitsHasOneGradient) {
+  constexpr std::int64_t kBatch = 64, kLength = 2, kIn = 48, kOut = 32;
+  for (const bool transposed : {false, true}) {
+    const Tensor a = random::normal({kBatch, kLength, kIn}, 0, 1, 1, 1);
+    const Shape shape = transposed ? Shape{kOut, kIn} : Shape{kIn, kOut};
+    const Tensor b = cast(random::normal(shape, 0, 1, 1, 2), DType::bf16);
+    const auto gradient = [&](const Tensor& rows) {
+      Tape tape;
+      tape.watch(b);
+      const Tensor y = matmul(rows, b, {.transpose_b = transposed});
+      const Tensor total = sum(y * y);
+      const std::uint64_t before = ledger::total().live;
+      ledger::reset_peak();
+      const Tensor d = tape.gradient(total, b);
+      constexpr std::uint64_t kRows = kBatch * kLength * kOut * 4, kMatrix = kIn * kOut * 4;
+      EXPECT_LT(ledger::total().peak - before, 3 * kRows + 4 * kMatrix + 100'000);
+      return d;
+    };
+    const Tensor d = gradient(a);
+    EXPECT_EQ(d.dtype(), DType::bf16);
+    EXPECT_TRUE(same(d, gradient(reshape(a, {kBatch * kLength, kIn})))) << "as of two axes";
+    // In f32, and rounded.
+    Tape tape;
+    const Tensor wide = cast(b, DType::f32);
+    tape.watch(wide);
+    const Tensor y = matmul(a, wide, {.transpose_b = transposed});
+    EXPECT_TRUE(same(d, cast(tape.gradient(sum(y * y), wide), DType::bf16)));
+  }
 }
 
 TEST(Mixed, ABiasOf16BitsGoesWithAProductInF32) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
@@ -246,13 +247,16 @@ void Matmul::grad(Back& back) const {
   if (back.wants(1)) {
     const Tensor& a = back.in(0);
     const Spec& b = back.in_spec(1);
-    if (b.rank() == 2 && !transpose_a && b.dtype == d.dtype()) {
+    if (b.rank() == 2 && !transpose_a) {
       std::int64_t count = 1;
       for (int i = 0; i + 1 < a.rank(); ++i) count *= a.shape()[i];
       const Tensor rows = a.rank() == 2 ? a : reshape(a, Shape{count, a.dim(-1)});
       const Tensor d_rows = d.rank() == 2 ? d : reshape(d, Shape{count, d.dim(-1)});
-      back.give(1, transpose_b ? matmul_into(back.take(1), d_rows, rows, {true, false})
-                               : matmul_into(back.take(1), rows, d_rows, {true, false}));
+      const bool mixed = b.dtype != d.dtype();  // its gradient is f32, and rounded
+      Tensor so_far = mixed ? Tensor() : back.take(1);
+      const Tensor g = transpose_b ? matmul_into(std::move(so_far), d_rows, rows, {true, false})
+                                   : matmul_into(std::move(so_far), rows, d_rows, {true, false});
+      back.give(1, mixed ? cast(g, b.dtype) : g);
     } else {
       const Tensor g = transpose_b ? matmul(d, a, {true, transpose_a})
                                    : matmul(a, d, {!transpose_a, false});
