@@ -121,6 +121,12 @@ OP_ROW("linear: label below zero", .op = "linear_cross_entropy",
        .refused = "linear_cross_entropy: label -1 in row 1 is out of range for 5 classes");
 OP_ROW("linear: another width", .op = "linear_cross_entropy",
        .inputs = {f(3, 2), f(5, 3), ids({3}, 5)}, .call = kCall,
+OP_ROW("linear: labels of bytes", .op = "linear_cross_entropy",
+       .inputs = {f(3, 2).in(-1, 1), f(5, 2).in(-1, 1), ids({3}, 5, DType::u8)}, .call = kCall,
+       .reference = analytic([](const auto& in) {
+         using T = typename std::decay_t<decltype(in[0])>::Element;
+         return reference(in, 0, T(1))[2];
+       }));
        .refused = "linear_cross_entropy: x is f32(3, 2) and the weight f32(5, 3); expected "
                   "(…, width) and (classes, width)");
 OP_ROW("linear: labels for other rows", .op = "linear_cross_entropy",

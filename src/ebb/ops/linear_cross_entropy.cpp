@@ -304,7 +304,8 @@ void LinearCrossEntropyBackward::grad(Back& b) const {
 Loss linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& labels,
                           SparseCrossEntropyOptions options) {
   const LinearCrossEntropy op{{options.ignore_index, options.label_smoothing}};
-  auto [sum, count] = apply(op, wide(x), wide(weight), labels);
+  const Tensor classes = labels.dtype() == DType::u8 ? cast(labels, DType::i32) : labels;
+  auto [sum, count] = apply(op, wide(x), wide(weight), classes);
   return {std::move(sum), std::move(count)};
 }
 
