@@ -5,6 +5,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/exec/compile.hpp"
+#include "ebb/ops/cast.hpp"
 #include "tests/optim/model.hpp"
 
 namespace ebb {
@@ -42,6 +43,37 @@ TEST(Ema, IsAppliedForAsLongAsItIsHeld) {
   EXPECT_EQ(held.to_vector<float>(), (Values{3, 4}));
   ema.update();
   EXPECT_EQ(ema.averages()[0].value().to_vector<float>(), (Values{2, 3}));
+}
+
+// Their averages are kept in f32; the weights are those rounded, and have their own bits again.
+TEST(Ema, Of16BitWeightsIsAppliedRounded) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    Variable w("w", cast(Tensor::of({1, 2, 3}), type)), f("f", Tensor::of({1, 2}));
+    optim::Ema ema({w, f}, 0.75);
+    ema.update();
+    w.assign(cast(Tensor::of({1.0078125, 2.5, -3}), type));
+    f.assign(Tensor::of({5, 6}));
+    ema.update();
+    const Tensor average = ema.averages()[0].value();
+    EXPECT_EQ(average.to_vector<float>(), (Values{1.001953125, 2.125, 1.5}));
+    const auto before = bytes({w, f, ema.averages()[0], ema.averages()[1]});
+    for (int i = 0; i < 2; ++i) {
+      const auto applied = ema.apply();
+      EXPECT_EQ(w.value().dtype(), type);
+      EXPECT_EQ(cast(w, DType::f32).to_vector<float>(),
+                cast(cast(average, type), DType::f32).to_vector<float>());
+      EXPECT_EQ(f.value().to_vector<float>(), (Values{2, 3}));
+      EXPECT_THROW(ema.update(), Error);
+    }
+    EXPECT_EQ(bytes({w, f, ema.averages()[0], ema.averages()[1]}), before);
+    {  // without the memory for the rounded ones nothing has moved
+      const memory::FailTake fail(1);
+      EXPECT_THROW(ema.swap(), OutOfMemory);
+    }
+    EXPECT_EQ(bytes({w, f, ema.averages()[0], ema.averages()[1]}), before);
+    ema.update();
+    EXPECT_EQ(ema.updates(), 3);
+  }
 }
 
 TEST(Ema, SaysWhatIsWrong) {

@@ -6,6 +6,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/tracer.hpp"
 #include "ebb/optim/accumulator.hpp"
 #include "ebb/tape/tape.hpp"
@@ -25,6 +26,7 @@ Ema::Ema(std::vector<Variable> params, double decay) : params_(std::move(params)
                            zeros_first(), false, Category::optimizer);
   }
   updates_ = Variable("ema.updates", Tensor::zeros({}, DType::i64), false, Category::optimizer);
+  aside_.resize(params_.size());
   entries_.reserve(params_.size());
 }
 
@@ -76,21 +78,29 @@ void Ema::update_traced() {
 void Ema::swap() {
   if (ops::tracer()) throw Error("ema: averages are applied outside of compiled functions");
   if (updates() == 0) throw Error("ema: there are no averages before the first update()");
+  const Tape::Pause nobody;
+  std::vector<Tensor> rounded(params_.size());
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    if (params_[i].spec() != averages_[i].spec())
-      throw Error(fmt::format("ema: parameter {} is {}, its average f32, which cannot take its place",
-                              params_[i].name(), to_string(params_[i].spec())));
     params_[i].value();  // into memory, both
-    averages_[i].value();
+    const Tensor& average = averages_[i].value();
+    const DType type = params_[i].spec().dtype;
+    if (is_half(type) && !applied_) rounded[i] = cast(average, type);
   }
+  if (!applied_) aside_ = std::move(rounded);
   exchange();
 }
 
 void Ema::exchange() noexcept {
   for (std::size_t i = 0; i < params_.size(); ++i) {
-    Tensor weight = params_[i].value(), average = averages_[i].value();
-    params_[i].adopt(std::move(average));
-    averages_[i].adopt(std::move(weight));
+    Tensor weight = params_[i].value();
+    if (aside_[i]) {
+      params_[i].adopt(std::move(aside_[i]));
+      aside_[i] = applied_ ? Tensor() : std::move(weight);
+    } else {
+      Tensor average = averages_[i].value();
+      params_[i].adopt(std::move(average));
+      averages_[i].adopt(std::move(weight));
+    }
   }
   applied_ = !applied_;
 }

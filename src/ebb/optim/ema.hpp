@@ -9,7 +9,7 @@
 //   }                                     // … and are themselves again
 //
 // The first update takes the weights as they are; each later one goes (1 - decay) of the way.
-// Averages of 16-bit weights are kept in f32, and cannot be applied.
+// Averages of 16-bit weights are kept in f32; applied, the weights are these rounded.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class Ema {
   void update();  // all averages, or none where memory runs out
   std::int64_t updates() const;
 
-  // Weights and averages change places; no bytes are copied. What cannot be done is refused before
-  // anything has moved.
+  // Weights and averages change places; no bytes are copied. 16-bit weights stand aside for rounded
+  // averages, and come back as they were. What cannot be done is refused before anything has moved.
   void swap();
   class Applied {
    public:
@@ -52,6 +52,7 @@ class Ema {
   void exchange() noexcept;
   kernels::EmaRule rule() const;
   std::vector<Variable> params_, averages_;
+  std::vector<Tensor> aside_;  // of 16-bit parameters, while the averages are applied
   Variable updates_;
   double decay_;
   bool applied_ = false;
