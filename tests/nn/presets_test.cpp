@@ -172,6 +172,15 @@ TEST(Presets, Gpt2SameBits) {
 }
 TEST(Presets, LlamaSameBits) {
   same_bits_everywhere([] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::llama())); },
+TEST(Presets, Gpt2WithSmoothLabelsSameBits) {
+  const auto smooth = [](const auto& model, const Batch& b) {
+    return model.loss(b["x"], b["y"], {.ignore_index = 3, .label_smoothing = 0.1});
+  };
+  const auto make = [] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2())); };
+  same_bits_everywhere(make, smooth, text(), false);
+  EXPECT_FALSE(trained(make, smooth, text(), {.eager = true}) ==
+               trained(make, predict_next, text(), {.eager = true}));
+}
                        predict_next, text(), true);
 }
 TEST(Presets, EncoderSameBits) {

@@ -184,6 +184,39 @@ TEST(Gru, IsTheFormPeopleKnow) {
   EXPECT_TRUE(same(last[0], slice(reshape(output, {1, 3}), 0, 0, 1)));
 }
 
+// A row is what it is alone, cut at its length: its output, its last states; zeros beyond.
+TEST(Gru, ARowEndsAtItsLength) {
+  for (const std::int64_t time : {6, 70})
+    for (const bool both : {false, true}) {
+      const nn::Gru layer(nn::Init(2), 3, 5, {.layers = 2, .bidirectional = both});
+      const Tensor x = some({4, time, 3}, 1);
+      const std::vector<std::int64_t> ends{time, 2, 0, time - 1};
+      const Tensor lengths = Tensor::from(ends, Shape{4});
+      nn::GruStates initial;
+      for (std::size_t i = 0; i < layer.cells.size(); ++i) initial.push_back(some({4, 5}, 2 + i));
+      const auto [output, last] = layer(x, {lengths, initial});
+      const Tensor top = layer.last(x, {lengths, initial});
+      for (std::int64_t r = 0; r < 4; ++r) {
+        SCOPED_TRACE(r);
+        const std::int64_t end = ends[static_cast<std::size_t>(r)];
+        const auto row = [&](const Tensor& t) { return slice(t, 0, r, r + 1); };
+        EXPECT_TRUE(same(slice(row(output), 1, end),
+                         Tensor::zeros({1, time - end, both ? 10 : 5})));
+        nn::GruStates from;
+        for (const Tensor& h : initial) from.push_back(row(h));
+        nn::GruStates expected = from;
+        if (end > 0) {
+          const auto alone = layer(slice(row(x), 1, 0, end), {.initial = from});
+          EXPECT_TRUE(same(slice(row(output), 1, 0, end), alone.output));
+          expected = alone.last;
+        }
+        for (std::size_t i = 0; i < last.size(); ++i)
+          EXPECT_TRUE(same(row(last[i]), expected[i])) << "cell " << i;
+        EXPECT_TRUE(same(row(top), both ? concat({expected[2], expected[3]}, 1) : expected[1]));
+      }
+    }
+}
+
 TEST(Gru, BothDirectionsInTwoLayersLearn) {
   nn::Gru layer(nn::Init(8), 2, 8, {.layers = 2, .bidirectional = true});
   nn::Dense head(nn::Init(8) / "head", 16, 1);
@@ -216,6 +249,16 @@ TEST(Recurrent, RefusesWhatDoesNotFit) {
               layer(some({4, 2, 3}, 1), {.initial = nn::LstmStates(1)});
             }),
             "Lstm: 1 initial states were given, expected 2");
+  const Tensor half = some({4, 2}, 2);
+  EXPECT_EQ(error_of([&] {
+              layer(some({4, 2, 3}, 1), {.initial = {{}, {half, {}}}});
+            }),
+            "lstm: the initial state has h but no c; give both or neither");
+  EXPECT_EQ(error_of([&] {
+              const nn::LstmStates states{{{}, half}, {}};
+              layer(some({4, 2, 3}, 1), {.initial = nn::stop_gradient(states)});
+            }),
+            "lstm: the initial state has c but no h; give both or neither");
 }
 
 // Backpropagation through time under a budget: less memory, the same bits.
@@ -249,15 +292,6 @@ TEST(Lstm, ABudgetChangesNoBit) {
   EXPECT_LT(least, all_of_it / 2);
   for (std::size_t i = 0; i < free.size(); ++i) EXPECT_TRUE(same(free[i], tight[i])) << i;
 }
-  const Tensor half = some({4, 2}, 2);
-  EXPECT_EQ(error_of([&] {
-              layer(some({4, 2, 3}, 1), {.initial = {{}, {half, {}}}});
-            }),
-            "lstm: the initial state has h but no c; give both or neither");
-  EXPECT_EQ(error_of([&] {
-              layer(some({4, 2, 3}, 1), {.initial = nn::stop_gradient(nn::LstmStates{{{}, half}, {}})});
-            }),
-            "lstm: the initial state has c but no h; give both or neither");
 
 }  // namespace
 }  // namespace ebb

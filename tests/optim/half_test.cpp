@@ -60,10 +60,65 @@ TEST(Half, CompiledHasTheBitsOfEager) {
                 trained<optim::AdamW>(type, adam, false, 4).first);
       EXPECT_EQ(trained<optim::AdamW8bit>(type, adam, true, 4).first,
                 trained<optim::AdamW8bit>(type, adam, false, 4).first);
-      const optim::SgdOptions sgd{.lr = 0.1, .half = {.master = master}};
-      EXPECT_EQ(trained<optim::Sgd>(type, sgd, true, 4).first,
-                trained<optim::Sgd>(type, sgd, false, 4).first);
+      const auto same = [&]<class Optimizer>(std::in_place_type_t<Optimizer>, auto options) {
+        options.half.master = master;
+        EXPECT_EQ(trained<Optimizer>(type, options, true, 4).first,
+                  trained<Optimizer>(type, options, false, 4).first);
+      };
+      same(std::in_place_type<optim::Sgd>, optim::SgdOptions{.lr = 0.1});
+      same(std::in_place_type<optim::Sgd>, optim::SgdOptions{.lr = 0.1, .momentum = 0.9});
+      same(std::in_place_type<optim::Rmsprop>, optim::RmspropOptions{});
+      same(std::in_place_type<optim::Rmsprop>, optim::RmspropOptions{.momentum = 0.5});
+      same(std::in_place_type<optim::Adagrad>, optim::AdagradOptions{.lr = 0.1});
+      same(std::in_place_type<optim::Lion>, optim::LionOptions{.lr = 1e-2, .weight_decay = 0.1});
+      same(std::in_place_type<optim::Adam>, optim::AdamOptions{.lr = 1e-2, .lazy = true});
     }
+}
+
+// With a master copy the steps are those of f32, and the parameter is the copy rounded; without, each
+// is a step in f32 from the parameter as it stands.
+template <class Optimizer, class Options>
+void steps_as_f32(Options options) {
+  for (const DType type : {DType::bf16, DType::f16})
+    for (const bool master : {true, false}) {
+      SCOPED_TRACE(master ? "with a master copy" : "without");
+      options.half.master = master;
+      const Tensor first = cast(random::normal({7, 5}, 0, 1, 1, 4), type);
+      Variable narrow("w", first), wide("w", cast(first, DType::f32));
+      Optimizer small({narrow}, options), full({wide}, options);
+      for (std::uint64_t i = 0; i < 5; ++i) {
+        const auto odd = static_cast<float>(i % 2);
+        const Tensor rows = Tensor::from(std::vector<float>{1, 0, 1, 0, 0, 1, odd}, {7, 1});
+        const std::vector<Tensor> g{random::normal({7, 5}, 0, 1, 2, i) * rows};
+        small.step(g, 3);
+        full.step(g, 3);
+        const Tensor rounded = cast(wide, type);
+        ASSERT_EQ(bytes({narrow}), bytes({Variable("rounded", rounded)})) << "step " << i;
+        if (!master) wide.assign(cast(rounded, DType::f32));
+      }
+      EXPECT_NE(bytes({narrow}), bytes({Variable("first", first)}));
+      const std::vector<Variable> kept = small.state(), expected = full.state();
+      const std::size_t slots = expected.size() - 1;  // the number of steps is last
+      ASSERT_EQ(kept.size(), expected.size() + (master ? 1 : 0));
+      for (std::size_t k = 0; k < slots; ++k) EXPECT_EQ(bytes({kept[k]}), bytes({expected[k]}));
+      if (master) {
+        EXPECT_EQ(bytes({kept[slots]}), bytes({wide}));
+      }
+    }
+}
+
+TEST(Half, EveryRuleStepsAsInF32) {
+  steps_as_f32<optim::Sgd>(optim::SgdOptions{.lr = 0.1, .weight_decay = 0.1});
+  steps_as_f32<optim::Sgd>(optim::SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true});
+  steps_as_f32<optim::Adam>(optim::AdamOptions{.lr = 0.1, .weight_decay = 0.1});
+  steps_as_f32<optim::AdamW>(optim::AdamWOptions{.lr = 0.1});
+  steps_as_f32<optim::Adam>(optim::AdamOptions{.lr = 0.1, .lazy = true});
+  steps_as_f32<optim::AdamW>(optim::AdamWOptions{.lr = 0.1, .lazy = true});
+  steps_as_f32<optim::AdamW8bit>(optim::AdamWOptions{.lr = 0.1});
+  steps_as_f32<optim::Rmsprop>(optim::RmspropOptions{.lr = 0.1});
+  steps_as_f32<optim::Rmsprop>(optim::RmspropOptions{.lr = 0.1, .momentum = 0.5});
+  steps_as_f32<optim::Adagrad>(optim::AdagradOptions{.lr = 0.1, .weight_decay = 0.1});
+  steps_as_f32<optim::Lion>(optim::LionOptions{.lr = 0.1, .weight_decay = 0.1});
 }
 
 TEST(Half, LearnsAsF32Does) {
@@ -154,14 +209,6 @@ TEST(LossScale, BacksOffAndGrowsAgainCompiled) {
   EXPECT_EQ(o.values(), eager.values());
 }
 
-TEST(LossScale, IsRefusedWhereItMakesNoSense) {
-  Variable w("w", Tensor::of({1}));
-  EXPECT_THROW(optim::Sgd({w}, {.half = {.loss_scale = {.first = 0}}}), Error);
-  EXPECT_THROW(optim::Sgd({w}, {.half = {.loss_scale = {.first = 8, .growth = 0.5}}}), Error);
-}
-
-}  // namespace
-}  // namespace ebb
 TEST(LossScale, BacksOffAndGrowsAgainWhereGradientsAreGathered) {
   Overflow o, whole;
   finds_its_size(o, [&] {
@@ -262,3 +309,11 @@ TEST(LossScale, GradientsThatAreNotScaledAreRefused) {
   EXPECT_EQ(o.values(), (std::vector<float>{1, 2, 3}));
 }
 
+TEST(LossScale, IsRefusedWhereItMakesNoSense) {
+  Variable w("w", Tensor::of({1}));
+  EXPECT_THROW(optim::Sgd({w}, {.half = {.loss_scale = {.first = 0}}}), Error);
+  EXPECT_THROW(optim::Sgd({w}, {.half = {.loss_scale = {.first = 8, .growth = 0.5}}}), Error);
+}
+
+}  // namespace
+}  // namespace ebb
