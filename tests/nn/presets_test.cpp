@@ -9,6 +9,8 @@
 #include "ebb/nn/transformer.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/random.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/slice.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
 #include "tests/error_of.hpp"
@@ -170,8 +172,6 @@ TEST(Presets, Gpt2SameBits) {
   same_bits_everywhere([] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2())); },
                        predict_next, text(), false);
 }
-TEST(Presets, LlamaSameBits) {
-  same_bits_everywhere([] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::llama())); },
 TEST(Presets, Gpt2WithSmoothLabelsSameBits) {
   const auto smooth = [](const auto& model, const Batch& b) {
     return model.loss(b["x"], b["y"], {.ignore_index = 3, .label_smoothing = 0.1});
@@ -181,6 +181,8 @@ TEST(Presets, Gpt2WithSmoothLabelsSameBits) {
   EXPECT_FALSE(trained(make, smooth, text(), {.eager = true}) ==
                trained(make, predict_next, text(), {.eager = true}));
 }
+TEST(Presets, LlamaSameBits) {
+  same_bits_everywhere([] { return nn::Gpt(nn::Init(1), small_gpt(nn::GptOptions::llama())); },
                        predict_next, text(), true);
 }
 TEST(Presets, EncoderSameBits) {
@@ -283,6 +285,108 @@ TEST(Half, ModelsTakeDataInF32) {
       },
       sequences());
 }
+
+template <class Lm>
+Lm small_lm(bool bias) {
+  return Lm(nn::Init(1), {.vocabulary = kVocabulary,
+                          .embedding = 8,
+                          .hidden = 16,
+                          .dropout = 0.1,
+                          .bias = bias});
+}
+
+TEST(RecurrentLm, GoesOnFromTheStatesOfAWindow) {
+  const nn::Evaluation evaluation;
+  const auto check = [](const auto& lm) {
+    const Batch b = text();
+    const Tensor whole = lm(b["x"]);
+    const auto part = [](const Tensor& t, std::int64_t begin, std::int64_t end) {
+      return slice(t, 1, begin, end);
+    };
+    const auto first = lm.logits_from({}, part(b["x"], 0, 5));
+    const auto second = lm.logits_from(first.last, part(b["x"], 5, kLength));
+    EXPECT_EQ(concat({first.value, second.value}, 1).template to_vector<float>(),
+              whole.template to_vector<float>());
+    const auto loss = lm.loss_from(first.last, part(b["x"], 5, kLength), part(b["y"], 5, kLength));
+    EXPECT_NEAR(loss.value.sum.item(),
+                sparse_cross_entropy(second.value, part(b["y"], 5, kLength)).sum.item(), 1e-4);
+    EXPECT_EQ(loss.last.size(), 2u);
+  };
+  check(small_lm<nn::LstmLm>(true));
+  check(small_lm<nn::LstmLm>(false));
+  check(small_lm<nn::GruLm>(false));
+}
+
+nn::LstmStates read(const std::vector<Variable>& kept, const nn::LstmLm&) {
+  return {{kept[0], kept[1]}, {kept[2], kept[3]}};
+}
+nn::GruStates read(const std::vector<Variable>& kept, const nn::GruLm&) {
+  return {kept[0], kept[1]};
+}
+void write(std::vector<Variable>& kept, const nn::LstmStates& last) {
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    kept[2 * i].assign(last[i].h);
+    kept[2 * i + 1].assign(last[i].c);
+  }
+}
+void write(std::vector<Variable>& kept, const nn::GruStates& last) {
+  for (std::size_t i = 0; i < last.size(); ++i) kept[i].assign(last[i]);
+}
+
+// Backpropagation through time, truncated at windows: weights and states in the same bits.
+template <class Lm>
+void trains_in_windows() {
+  enum class Carry { states, nothing };
+  const auto after = [](const Options& how, Carry carry, plan::Plan* plan = nullptr) {
+    random::seed(3);
+    Lm lm = small_lm<Lm>(false);
+    optim::Adam adam(params(lm), {.lr = 1e-2});
+    std::vector<Variable> kept;
+    for (int i = 0; i < 4; ++i)
+      kept.emplace_back("state" + std::to_string(i), Tensor::zeros({kRows, 16}), false);
+    const auto fn = [&](const Batch& b) {
+      auto [loss, last] = lm.loss_from(read(kept, lm), b["x"], b["y"]);
+      if (carry == Carry::states) write(kept, nn::stop_gradient(last));
+      return adam.minimize(loss);
+    };
+    const auto window = [](int i) {
+      const auto ids_of = [&](std::uint64_t stream) {
+        const auto seed = static_cast<std::uint64_t>(5 + i);
+        return cast(random::uniform({kRows, 6}, 0, kVocabulary - 0.01, seed, stream), DType::i32);
+      };
+      return Batch{{"x", ids_of(1)}, {"y", ids_of(2)}};
+    };
+    if (how.eager) {
+      for (int i = 0; i < 4; ++i) {
+        Tape tape;
+        fn(window(i));
+      }
+    } else {
+      const Spec ids{{kRows, 6}, DType::i32};
+      auto step = compile({{"x", ids}, {"y", ids}}, how.compile, fn);
+      for (int i = 0; i < 4; ++i) step(window(i));
+      if (plan) {
+        *plan = step.plan();
+        plan->programs.clear();  // which hold the variables
+      }
+    }
+    std::vector<Variable> all = params(lm);
+    all.insert(all.end(), kept.begin(), kept.end());
+    return bytes_of(all);
+  };
+  const auto eager = after({.eager = true}, Carry::states);
+  EXPECT_FALSE(after({.eager = true}, Carry::nothing) == eager) << "the states count";
+  plan::Plan plan;
+  Options tight;
+  tight.compile.allow = Allow::same_bits;
+  tight.compile.split = false;  // the states are those of a whole batch
+  EXPECT_TRUE(after(tight, Carry::states, &plan) == eager) << "compiled";
+  tight.compile.memory.bytes = plan.minimum;
+  EXPECT_TRUE(after(tight, Carry::states) == eager) << "in the smallest budget";
+}
+
+TEST(RecurrentLm, LstmTrainsInWindows) { trains_in_windows<nn::LstmLm>(); }
+TEST(RecurrentLm, GruTrainsInWindows) { trains_in_windows<nn::GruLm>(); }
 
 TEST(Presets, PaddedPlacesDoNotCount) {
   nn::EncoderClassifier net(nn::Init(1), small_encoder());

@@ -66,6 +66,7 @@ struct LstmOutput {
 };
 
 struct Lstm {
+  using States = LstmStates;
   std::vector<RecurrentCell> cells;
   RecurrentLayers options;
   Scope::Id scope;
@@ -88,6 +89,7 @@ struct GruOutput {
 };
 
 struct Gru {
+  using States = GruStates;
   std::vector<RecurrentCell> cells;
   RecurrentLayers options;
   Scope::Id scope;

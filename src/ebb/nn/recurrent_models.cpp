@@ -1,5 +1,7 @@
 #include "ebb/nn/recurrent_models.hpp"
 
+#include <utility>
+
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
 
@@ -36,16 +38,34 @@ RecurrentLm<Recurrent>::RecurrentLm(const Init& init, const RecurrentLmOptions& 
 }
 
 template <class Recurrent>
-Tensor RecurrentLm<Recurrent>::states(const Tensor& ids) const {
-  const Tensor h = rnn(tokens(ids)).output;
-  return attn ? h + (*attn)(h) : h;
+auto RecurrentLm<Recurrent>::states_from(const States& initial, const Tensor& ids) const
+    -> AndLast<Tensor> {
+  auto [h, last] = rnn(tokens(ids), {.initial = initial});
+  if (attn) h = h + (*attn)(h);
+  return {std::move(h), std::move(last)};
+}
+
+template <class Recurrent>
+auto RecurrentLm<Recurrent>::logits_from(const States& initial, const Tensor& ids) const
+    -> AndLast<Tensor> {
+  auto [h, last] = states_from(initial, ids);
+  return {head(h), std::move(last)};
+}
+
+template <class Recurrent>
+auto RecurrentLm<Recurrent>::loss_from(const States& initial, const Tensor& ids,
+                                       const Tensor& next, SparseCrossEntropyOptions how) const
+    -> AndLast<Loss> {
+  auto [h, last] = states_from(initial, ids);
+  Loss loss = head.bias ? sparse_cross_entropy(head(h), next, how)
+                        : linear_cross_entropy(h, head.weight, next, how);
+  return {std::move(loss), std::move(last)};
 }
 
 template <class Recurrent>
 Loss RecurrentLm<Recurrent>::loss(const Tensor& ids, const Tensor& next,
                                   SparseCrossEntropyOptions how) const {
-  if (head.bias) return sparse_cross_entropy((*this)(ids), next, how);
-  return linear_cross_entropy(states(ids), head.weight, next, how);
+  return loss_from({}, ids, next, how).value;
 }
 
 template struct SequenceClassifier<Lstm>;

@@ -2,6 +2,19 @@
 //
 //   nn::LstmClassifier net(nn::Init(1), {.in = 10, .hidden = 256, .classes = 2});
 //   nn::LstmLm lm(nn::Init(1), {.vocabulary = 1000, .layers = 2, .attention = true});
+//
+// Truncated backpropagation through time, a long text in windows:
+//
+//   nn::LstmStates states;
+//   for (const Batch& window : text) {
+//     Tape tape;
+//     auto [loss, last] = lm.loss_from(states, window["ids"], window["next"]);
+//     adam.minimize(loss);
+//     states = nn::stop_gradient(last);
+//   }
+//
+// A compiled step keeps them in variables, which it reads and assigns; it is compiled with
+// {.split = false}, since they are those of a whole batch.
 #pragma once
 
 #include <cstdint>
@@ -49,9 +62,23 @@ struct RecurrentLm {  // ids (batch, time) → logits (batch, time, vocabulary)
   std::optional<MultiHeadAttention> attn;
   Dense head;
   RecurrentLm(const Init& init, const RecurrentLmOptions& options);
-  Tensor states(const Tensor& ids) const;  // (batch, time, hidden)
+  Tensor states(const Tensor& ids) const { return states_from({}, ids).value; }  // (…, hidden)
   Tensor operator()(const Tensor& ids) const { return head(states(ids)); }
   Loss loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions how = {}) const;
+
+  // The same for a text that goes on from the states of an earlier one (empty: zeros), and the
+  // states at its end. Attention sees the text that is given.
+  using States = typename Recurrent::States;
+  template <class T>
+  struct AndLast {
+    T value;
+    States last;
+  };
+  AndLast<Tensor> states_from(const States& initial, const Tensor& ids) const;
+  AndLast<Tensor> logits_from(const States& initial, const Tensor& ids) const;
+  AndLast<Loss> loss_from(const States& initial, const Tensor& ids, const Tensor& next,
+                          SparseCrossEntropyOptions how = {}) const;
+
   void each(auto&& f) {
     f("tokens", tokens);
     f("rnn", rnn);
