@@ -119,7 +119,7 @@ class Storing {
     }
     for (std::size_t i = 0; i < n; ++i) {
       const auto id = static_cast<Id>(i);
-      if (fixed[i] || first_back[i] == kNone || soon(last[i], first_back[i]) || !worth_it(id))
+      if (fixed[i] || first_back[i] == kNone || !worth_it(id) || soon(last[i], first_back[i]))
         continue;
       waiting_[id] = {};
       stored_after_[last[i]].push_back(id);
