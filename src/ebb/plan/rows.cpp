@@ -13,10 +13,12 @@ using trace::Kind;
 using trace::Trace;
 
 enum class Is : std::uint8_t {
-  same,
-  carrying,
-  sum
-};  // the same for every part; rows; a sum so far
+  same,      // for every part
+  carrying,  // rows
+  sum,       // over rows, as far as they go
+  once,      // what is there after the last part alone: whole sums, and what is made of them
+  some       // rows, but not all of them
+};
 
 std::string place(const Call& call) {
   const std::string scope = Scope::path(call.scope);
@@ -65,98 +67,187 @@ bool grows(const Spec& a, std::int64_t a_rows, const Spec& b, std::int64_t b_row
          a.shape[0] % a_rows == 0 && a.shape[0] / a_rows * b_rows == b.shape[0];
 }
 
-}  // namespace
+// Reads a trace from its first call to its last.
+class Reading {
+ public:
+  Reading(const Trace& t, std::int64_t examples, const Trace& other, std::int64_t other_examples)
+      : t_(t),
+        examples_(examples),
+        other_(other),
+        other_examples_(other_examples),
+        is_(t.values.size(), Is::same),
+        growing_(t.values.size()),
+        loose_(t.values.size()),
+        whole_(t.values.size()) {}
 
-SplitAnswer can_split(const Trace& t, std::int64_t examples, const Trace& other,
-                      std::int64_t other_examples) {
-  SplitAnswer answer;
-  std::vector<Is> is(t.values.size(), Is::same);
-  for (std::size_t i = 0; i < t.values.size(); ++i) {
-    const trace::Value& v = t.values[i];
-    if (v.base != trace::kNone) continue;
-    if (v.kind == Kind::input || v.kind == Kind::key) is[i] = Is::carrying;  // draws are by row
-    if (v.kind == Kind::carried) is[i] = Is::sum;
-    if (v.kind == Kind::constant && t.constants.size() == other.constants.size() &&
-        grows(t.constants[v.index], examples, other.constants[v.index], other_examples))
-      is[i] = Is::carrying;
+  SplitAnswer answer() {
+    SplitAnswer answer;
+    start();
+    const bool numbers = constants();
+    for (std::size_t c = 0; c < t_.calls.size() && answer.reason.empty(); ++c)
+      answer.reason = read(t_.calls[c]);
+    if (numbers && answer.reason.empty())
+      answer.reason = "a number that the function computes with depends on how many rows there are";
+    for (std::size_t r = 0; r < t_.results.size() && answer.reason.empty(); ++r) {
+      answer.reason = result(r);
+      answer.result_carries.push_back(of(t_.results[r]) == Is::carrying);
+    }
+    for (std::size_t a = 0; a < t_.assigns.size() && answer.reason.empty(); ++a)
+      answer.reason = assigned(t_.assigns[a]);
+    answer.possible = answer.reason.empty();
+    if (!answer.possible) return answer;
+    answer.reason = not_one_chain();
+    answer.same_bits = answer.reason.empty();
+    return answer;
   }
-  const auto made = made_of_constants(t), made_other = made_of_constants(other);
-  std::vector<bool> growing(t.values.size());
-  for (std::size_t i = 0; i < made.size() && made.size() == made_other.size(); ++i)
-    growing[made[i]] = grows(t.values[made[i]].spec, examples, other.values[made_other[i]].spec,
-                             other_examples);
-  for (const Call& call : t.calls) {
-    if (call.finish) continue;
+
+ private:
+  void start() {
+    for (std::size_t i = 0; i < t_.values.size(); ++i) {
+      const trace::Value& v = t_.values[i];
+      loose_[i] = v.base != trace::kNone;  // until the call is found that made it
+      if (v.base != trace::kNone) continue;
+      if (v.kind == Kind::input || v.kind == Kind::key) is_[i] = Is::carrying;  // draws are by row
+      if (v.kind == Kind::carried) is_[i] = Is::sum;
+    }
+    for (const Call& call : t_.calls)
+      for (const trace::Id id : call.out) loose_[id] = false;
+    const auto made = made_of_constants(t_), made_other = made_of_constants(other_);
+    for (std::size_t i = 0; i < made.size() && made.size() == made_other.size(); ++i)
+      growing_[made[i]] = grows(t_.values[made[i]].spec, examples_,
+                                other_.values[made_other[i]].spec, other_examples_);
+    for (const trace::Id id : t_.carry)
+      if (id != trace::kNone) whole_[id] = true;
+  }
+
+  // Those that are made for each row carry the batch. Whether others are not what they are for
+  // another number of rows.
+  bool constants() {
+    bool differ = false;
+    if (t_.constants.size() != other_.constants.size()) return differ;
+    for (std::size_t i = 0; i < t_.values.size(); ++i) {
+      const trace::Value& v = t_.values[i];
+      if (v.kind != Kind::constant || v.base != trace::kNone) continue;
+      const Tensor &a = t_.constants[v.index], &b = other_.constants[v.index];
+      if (grows(a, examples_, b, other_examples_)) is_[i] = Is::carrying;
+      differ |= a.spec() == b.spec() && a.raw() != b.raw() &&
+                std::memcmp(a.raw(), b.raw(), a.spec().bytes()) != 0;
+    }
+    return differ;
+  }
+
+  // A view that no call made is what it is a view of, but for rows: there it has to be of all.
+  Is of(trace::Id id) const {
+    if (whole_[id]) return Is::once;
+    if (!loose_[id]) return is_[id];
+    const trace::Id base = t_.base_of(id);
+    const Is is = of(base);
+    if (is != Is::carrying) return is;
+    const Spec &all = t_.values[base].spec, &view = t_.values[id].spec;
+    const bool in_order = view.rank() > 0 && view.shape[0] % examples_ == 0;
+    return in_order && view.bytes() == all.bytes() ? Is::carrying : Is::some;
+  }
+
+  // What a call after the optimizer's step makes of rows is made in every part, as long as it needs
+  // nothing of that step.
+  std::string read(const Call& call) {
     std::vector<Spec> specs;
     std::uint32_t carry = 0, sums = 0;
+    bool once = false, parts = false;
     for (std::size_t i = 0; i < call.in.size(); ++i) {
-      specs.push_back(t.values[call.in[i]].spec);
+      Is is = of(call.in[i]);
+      if (is == Is::once && !call.finish) is = Is::sum;  // one that others are made of, too
+      if (is == Is::some) return fmt::format("{} reads some rows of the batch", place(call));
+      specs.push_back(t_.values[call.in[i]].spec);
+      once |= is == Is::once;
+      parts |= is == Is::carrying || is == Is::sum;
       if (i >= 32) continue;
-      carry |= (is[call.in[i]] == Is::carrying ? 1u : 0u) << i;
-      sums |= (is[call.in[i]] == Is::sum ? 1u : 0u) << i;
+      carry |= (is == Is::carrying ? 1u : 0u) << i;
+      sums |= (is == Is::sum ? 1u : 0u) << i;
     }
+    if (once && parts)
+      return fmt::format("{} reads rows after the optimizer's step", place(call));
     for (std::size_t o = 0; o < call.out.size(); ++o) {
-      if (!carry && !sums && !growing[call.out[o]]) continue;
+      const trace::Id out = call.out[o];
+      if (once) is_[out] = Is::once;
+      if (!parts && (once || !growing_[out])) continue;
       const ops::Rows rows = call.op.type().rows(
-          call.op.attributes(), {specs, carry, sums, examples}, static_cast<int>(o));
-      if (rows == ops::Rows::mixed) {
-        answer.reason = fmt::format("rows depend on each other in {}", place(call));
-        return answer;
-      }
-      is[call.out[o]] = rows == ops::Rows::apart ? Is::carrying : Is::sum;
+          call.op.attributes(), {specs, carry, sums, examples_}, static_cast<int>(o));
+      if (rows == ops::Rows::mixed)
+        return fmt::format("rows depend on each other in {}", place(call));
+      is_[out] = rows == ops::Rows::apart ? Is::carrying : Is::sum;
+    }
+    return {};
+  }
+
+  std::string result(std::size_t index) const {
+    const trace::Id id = t_.results[index];
+    if (other_.results.size() != t_.results.size())
+      return "the number of results depends on how many rows there are";
+    switch (of(id)) {
+      case Is::sum:
+        return "a result is a sum over the rows that no Loss adds up";
+      case Is::some:
+        return "a result is some rows of the batch";
+      case Is::carrying:
+        if (!grows(t_.values[id].spec, examples_, other_.values[other_.results[index]].spec,
+                   other_examples_))
+          return "a result does not grow with the rows it is made of";
+        return {};
+      default:
+        return {};
     }
   }
-  // What happens once for the whole batch may read sums only as the whole: those that go on.
-  std::vector<bool> whole(t.values.size(), false);
-  for (const trace::Id id : t.carry)
-    if (id != trace::kNone) whole[id] = true;
-  const auto usable = [&](trace::Id id) { return is[id] == Is::same || whole[id]; };
-  for (const Call& call : t.calls) {
-    if (!call.finish) continue;
-    for (const trace::Id id : call.in)
-      if (!usable(id) && t.values[id].kind != Kind::made) {
-        answer.reason = fmt::format("{} reads rows after the optimizer's step", place(call));
-        return answer;
-      }
+
+  std::string assigned(const trace::Assign& assign) const {
+    const Is is = of(assign.value);
+    if (is == Is::same || is == Is::once) return {};
+    return fmt::format("variable {} is assigned {}", t_.variables[assign.variable].name(),
+                       is == Is::sum ? "a sum over the rows that no Loss adds up"
+                                     : "rows of the batch");
   }
-  for (const trace::Id id : t.results) {
-    const bool rows = is[id] == Is::carrying;
-    if (!rows && !usable(id)) {
-      answer.reason = "a result is a sum over the rows that no Loss adds up";
-      return answer;
-    }
-    answer.result_carries.push_back(rows);
-  }
-  answer.possible = true;
 
   // One chain: the call that gives the sum goes on from what was carried, with nothing between.
-  answer.same_bits = true;
-  for (std::size_t k = 0; k < t.carry.size(); ++k) {
-    const trace::Id id = t.carry[k];
-    if (id == trace::kNone || !is_float(t.values[id].spec.dtype)) continue;
-    if (t.values[id].spec.rank() == 0 && k + 2 >= t.carry.size()) continue;  // the loss, to report
-    const trace::Value& v = t.values[id];
-    bool chain = false;
-    if (v.call != trace::kNone && !is_half(v.spec.dtype)) {  // 16 bits are rounded between parts
-      const Call& call = t.calls[v.call];
-      std::uint32_t carry = 0;
-      for (std::size_t i = 0; i < call.in.size() && i < 32; ++i)
-        carry |= (is[call.in[i]] == Is::carrying ? 1u : 0u) << i;
-      const std::uint32_t over = call.op.type().overwrites(call.op.attributes(), v.index);
-      for (std::size_t i = 0; i < call.in.size() && i < 32; ++i) {
-        const trace::Value& in = t.values[call.in[i]];
-        chain |= carry && (over >> i & 1) && in.kind == Kind::carried &&
-                 in.index == static_cast<trace::Id>(k);
+  std::string not_one_chain() const {
+    for (std::size_t k = 0; k < t_.carry.size(); ++k) {
+      const trace::Id id = t_.carry[k];
+      if (id == trace::kNone || !is_float(t_.values[id].spec.dtype)) continue;
+      if (t_.values[id].spec.rank() == 0 && k + 2 >= t_.carry.size()) continue;  // the loss
+      const trace::Value& v = t_.values[id];
+      bool chain = false;
+      if (v.call != trace::kNone && !is_half(v.spec.dtype)) {  // 16 bits are rounded between parts
+        const Call& call = t_.calls[v.call];
+        bool carry = false;
+        for (const trace::Id in : call.in) carry |= of(in) == Is::carrying;
+        const std::uint32_t over = call.op.type().overwrites(call.op.attributes(), v.index);
+        for (std::size_t i = 0; i < call.in.size() && i < 32; ++i) {
+          const trace::Value& in = t_.values[call.in[i]];
+          chain |= carry && (over >> i & 1) && in.kind == Kind::carried &&
+                   in.index == static_cast<trace::Id>(k);
+        }
       }
+      if (!chain)
+        return fmt::format("sum {} over the rows is not one chain ({})", k,
+                           v.call == trace::kNone ? "carried" : place(t_.calls[v.call]));
     }
-    if (!chain) {
-      answer.same_bits = false;
-      answer.reason = fmt::format("sum {} over the rows is not one chain ({})", k,
-                                  v.call == trace::kNone ? "carried" : place(t.calls[v.call]));
-      break;
-    }
+    return {};
   }
-  return answer;
+
+  const Trace& t_;
+  std::int64_t examples_;
+  const Trace& other_;
+  std::int64_t other_examples_;
+  std::vector<Is> is_;          // per value; loose views and whole sums: see of()
+  std::vector<bool> growing_;   // per value: made of constants, for each row
+  std::vector<bool> loose_;     // per value: a view that no call made
+  std::vector<bool> whole_;     // per value: a sum that goes on from part to part
+};
+
+}  // namespace
+
+SplitAnswer can_split(const Trace& part, std::int64_t examples, const Trace& other,
+                      std::int64_t other_examples) {
+  return Reading(part, examples, other, other_examples).answer();
 }
 
 }  // namespace ebb::plan

@@ -1,0 +1,160 @@
+// What parts of a batch may do, and functions whose batch stays whole because parts would give
+// something else.
+#include <gtest/gtest.h>
+
+#include "ebb/exec/compile.hpp"
+#include "ebb/nn/layers.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/softmax.hpp"
+#include "ebb/ops/unary.hpp"
+#include "ebb/optim/ema.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/tape/custom.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kRows = 10;
+
+struct Data {
+  Tensor x = random::normal({kRows, 6}, 0, 1, 1, 2), y = random::normal({kRows, 4}, 0, 1, 1, 3);
+  Batch batch() const { return {{"x", x}, {"y", y}}; }
+  BatchSpec spec() const { return {{"x", x.spec()}, {"y", y.spec()}}; }
+};
+
+std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+
+// Whether the batch is taken in parts where that is asked for.
+template <class Fn>
+bool splits(Fn fn) {
+  try {
+    return compile(Data().spec(), {.rows = 3}, fn).plan().split();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+struct Training {
+  nn::Dense dense{nn::Init(1), 6, 4};
+  optim::Adam adam{params(dense)};
+  Loss minimize(const Tensor& logits, const Batch& b) { return adam.minimize(mse(logits, b["y"])); }
+};
+
+// Rows that no update has touched can be looked at after it: they are made in every part.
+TEST(Split, ResultsAfterTheOptimizersStepHaveTheRowsOfEveryPart) {
+  const Data data;
+  const auto fn = [](Training& t, const Batch& b) {
+    const Tensor logits = t.dense(b["x"]);
+    const Loss loss = t.minimize(logits, b);
+    return std::vector{loss.sum, softmax(logits), exp(logits) * 2, t.dense.bias.value() + 1};
+  };
+  Training whole, parts;
+  auto all = compile(data.spec(), {.split = false}, [&](const Batch& b) { return fn(whole, b); });
+  auto step = compile(data.spec(), {.rows = 3}, [&](const Batch& b) { return fn(parts, b); });
+  EXPECT_EQ(step.plan().runs.size(), 4u);
+  for (int i = 0; i < 2; ++i) {
+    const std::vector<Tensor> expected = all(data.batch()), got = step(data.batch());
+    EXPECT_NEAR(got[0].item(), expected[0].item(), 1e-5 * expected[0].item());
+    for (int r : {1, 2, 3}) EXPECT_EQ(values(got[r]), values(expected[r])) << "result " << r;
+  }
+}
+
+TEST(Split, NotWhereRowsMeetWhatTheOptimizersStepMade) {
+  Training t;
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    const Loss loss = t.minimize(t.dense(b["x"]), b);
+    return std::vector{loss.sum, t.dense(b["x"])};
+  })) << "with the new weights";
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    const Tensor logits = t.dense(b["x"]);
+    const Loss loss = t.minimize(logits, b);
+    return std::vector{loss.sum, logits * loss.sum};
+  })) << "with the whole sum";
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    const Tensor logits = t.dense(b["x"]);
+    const Loss loss = t.minimize(logits, b);
+    return std::vector{loss.sum, sum(logits)};
+  })) << "the last part's sum";
+}
+
+TEST(Split, NotWhereAViewHoldsSomeRows) {
+  EXPECT_FALSE(splits([](const Batch& b) { return relu(b["x"].rows(0, 1)); }));
+  EXPECT_FALSE(splits([](const Batch& b) { return b["x"].rows(0, 1); }));
+  EXPECT_FALSE(splits([](const Batch& b) {
+    const Tensor y = relu(b["x"]);
+    return y.rows(y.dim(0) - 1, y.dim(0)) + 1;
+  }));
+  EXPECT_TRUE(splits([](const Batch& b) { return relu(b["x"].viewed({b["x"].dim(0), 2, 3})); }));
+  // The gradient rule of one's own gives its result as a view of the same rows.
+  EXPECT_TRUE(splits([](const Batch& b) {
+    const Tensor y = custom_gradient(
+        [](const Tensor& x) {
+          return Custom{exp(x), [](const Tensor& dy) { return std::vector{dy}; }};
+        },
+        b["x"]);
+    return gradients(sum(y * y), {b["x"]})[0];
+  }));
+  // Of what is the same for every part, such as a variable, a view is as well.
+  Training t;
+  EXPECT_TRUE(splits([&](const Batch& b) {
+    return b["x"] + t.dense.weight.value().viewed({24}).rows(0, 6);
+  }));
+}
+
+TEST(Split, NotWhereAVariableIsAssignedWhatOnePartHolds) {
+  Variable stat("stat", Tensor::zeros({6}), false), first("first", Tensor::zeros({1, 6}), false);
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    stat.assign(sum(b["x"], {0}));
+    return relu(b["x"]);
+  }));
+  Training t;
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    const Loss loss = t.minimize(t.dense(b["x"]), b);
+    stat.assign(sum(b["x"], {0}));
+    return loss;
+  }));
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    first.assign(b["x"].rows(0, 1));
+    return relu(b["x"]);
+  }));
+  // The sum over all parts, and what has nothing to do with rows, are assigned once.
+  Variable last("last", Tensor::zeros({}), false), count("count", Tensor::zeros({}), false);
+  optim::Ema ema(params(t.dense), 0.9);
+  const auto fn = [&](const Batch& b) {
+    const Loss loss = t.minimize(t.dense(b["x"]), b);
+    last.assign(loss.sum);
+    count.assign(count.value() + 1);
+    ema.update();
+    return loss;
+  };
+  EXPECT_TRUE(splits(fn));
+  const Data data;
+  auto step = compile(data.spec(), {.rows = 3}, fn);
+  EXPECT_EQ(step.plan().runs.size(), 4u);
+  for (int i = 0; i < 2; ++i) {
+    const Loss loss = step(data.batch());
+    EXPECT_EQ(last.value().item(), loss.sum.item());
+    EXPECT_EQ(loss.count.item(), kRows * 4);
+  }
+  EXPECT_EQ(count.value().item(), 2) << "not once a part";
+}
+
+// Half the rows would give twice the numbers.
+TEST(Split, NotWhereTheNumberOfRowsIsComputedWith) {
+  Training t;
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    const Loss loss = mse(t.dense(b["x"]), b["y"]);
+    return t.adam.minimize({loss.sum * (1.0 / static_cast<double>(b["x"].dim(0))), loss.count});
+  }));
+  EXPECT_TRUE(splits([&](const Batch& b) {
+    const Loss loss = mse(t.dense(b["x"]), b["y"]);
+    return t.adam.minimize({loss.sum * 0.5, loss.count});
+  }));
+}
+
+}  // namespace
+}  // namespace ebb
