@@ -6,14 +6,17 @@
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/ema.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/custom.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
@@ -154,6 +157,56 @@ TEST(Split, NotWhereTheNumberOfRowsIsComputedWith) {
     const Loss loss = mse(t.dense(b["x"]), b["y"]);
     return t.adam.minimize({loss.sum * 0.5, loss.count});
   }));
+}
+
+// Nobody asked for fewer rows than the function was written for: it is taken as it is.
+TEST(Split, AFunctionOfAFixedNumberOfRowsStaysWhole) {
+  const Tensor a = random::normal({8, 8}, 0, 1, 1, 2), b = random::normal({8, 4}, 0, 1, 1, 3);
+  const BatchSpec spec{{"a", a.spec()}, {"b", b.spec()}};
+  const Batch batch{{"a", a}, {"b", b}};
+  const auto product = [](const Batch& in) { return matmul(in["a"], in["b"]); };
+  EXPECT_EQ(values(compile(spec, {}, product)(batch)), values(matmul(a, b)));
+
+  const auto reshaped = [](const Batch& in) { return relu(reshape(in["a"], {8, 2, 4})); };
+  EXPECT_EQ(values(compile(spec, {}, reshaped)(batch)), values(relu(a)));
+
+  Variable state("state", Tensor::zeros({8, 4}), false);
+  compile(spec, {}, [&](const Batch& in) {
+    state.assign(in["b"] * 2);
+    return sum(in["a"]);
+  })(batch);
+  EXPECT_EQ(values(state.value()), values(b * 2));
+
+  // Pairs of rows: other sizes of parts, or ragged last ones, are left out.
+  const auto pairs = [](const Batch& in) {
+    return relu(reshape(in["b"], {in["b"].dim(0) / 2, 2, 4}) * 2);
+  };
+  EXPECT_EQ(values(compile(spec, {}, pairs)(batch)), values(relu(b * 2)));
+}
+
+TEST(Split, AFunctionThatDoesNotTakeTheRowsAskedForSaysSo) {
+  const BatchSpec spec{{"a", {{8, 8}, DType::f32}}, {"b", {{8, 4}, DType::f32}}};
+  const std::string error = test::error_of([&] {
+    compile(spec, {.rows = 3}, [](const Batch& in) { return matmul(in["a"], in["b"]); });
+  });
+  EXPECT_NE(error.find(".rows is 3"), std::string::npos) << error;
+  EXPECT_NE(error.find("matmul"), std::string::npos) << error;
+}
+
+// What is no mistake of the function's is not taken for one.
+TEST(Split, WhereMemoryRunsOutWhilePlanningItIsSaid) {
+  EXPECT_THROW(compile(Data().spec(), {},
+                       [](const Batch& in) {
+                         if (in["x"].dim(0) < kRows) throw OutOfMemory("no more");
+                         return relu(in["x"]);
+                       }),
+               OutOfMemory);
+  EXPECT_THROW(compile(Data().spec(), {},
+                       [](const Batch& in) {
+                         if (in["x"].dim(0) < kRows) throw std::logic_error("a bug");
+                         return relu(in["x"]);
+                       }),
+               std::logic_error);
 }
 
 }  // namespace

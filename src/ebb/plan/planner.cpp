@@ -150,9 +150,12 @@ class Planner {
   }
   void add_all(DType stored, std::uint64_t budget) {
     const std::size_t stride = beside(stored) ? 2 : 1;
+    std::vector<std::int64_t> taken;
     for (std::size_t i = 0; i < sizes_.size(); ++i)
-      if (i % stride == 0 || i + 1 == sizes_.size())
-        add(sizes_[i], {Spilling::none, false, stored});
+      if ((i % stride != 0 && i + 1 != sizes_.size()) ||
+          add(sizes_[i], {Spilling::none, false, stored}))
+        taken.push_back(sizes_[i]);
+    sizes_ = std::move(taken);
     if (by_rows_) add(examples_, {Spilling::none, true, stored});
     if (!options_.spill) return;
     add(sizes_.front(), {Spilling::activations, false, stored});
@@ -210,9 +213,12 @@ class Planner {
     if (examples_ < 2 || !options_.split) return;
     // Not one row: what is made for each row of one is no larger than what it is made of.
     const std::int64_t half = examples_ > 2 ? (examples_ + 1) / 2 : 3;
-    const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
-    split_ = can_split(part, half, whole_, examples_);
-    if (options_.split_mixed && !part.carry.empty()) split_.possible = true;
+    const std::string refused = refusal(half, [&] {
+      const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
+      split_ = can_split(part, half, whole_, examples_);
+      if (options_.split_mixed && !part.carry.empty()) split_.possible = true;
+    });
+    if (!refused.empty()) split_.reason = refused;
     if (!split_.possible) return;
     if (options_.rows > 0) {
       sizes_ = {std::min(options_.rows, examples_)};
@@ -228,6 +234,25 @@ class Planner {
       }
     }
     if (sizes_.back() != 1) sizes_.push_back(1);
+  }
+
+  // `f` traces the function for so many rows, which nobody has asked for: what it says where it does
+  // not take them, or nothing.
+  template <class F>
+  std::string refusal(std::int64_t rows, F&& f) const {
+    try {
+      f();
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& e) {
+      if (options_.rows > 0)
+        throw Error(fmt::format("compile: .rows is {}, but the function does not take {} of the {} "
+                                "rows: {}",
+                                options_.rows, rows, examples_, e.what()));
+      return fmt::format("the function does not take {} of the {} rows: {}", rows, examples_,
+                         e.what());
+    }
+    return {};
   }
 
   // What a last part can leave in the file: large, and not to be given back as a result.
@@ -281,7 +306,16 @@ class Planner {
     return trace::stored_half(last_part(rows), stored).values > 0;
   }
 
-  void add(std::int64_t rows, Levers levers) {
+  // False where the function does not take parts of this size.
+  bool add(std::int64_t rows, Levers levers) {
+    if (rows == examples_) {
+      add_taken(rows, levers);
+      return true;
+    }
+    return refusal(rows, [&] { add_taken(rows, levers); }).empty();
+  }
+
+  void add_taken(std::int64_t rows, Levers levers) {
     if (levers.stored != DType::f32 && !stores(rows, levers.stored)) {  // what it is without
       if (!options_.approximate.always) return;
       levers.stored = DType::f32;
