@@ -254,9 +254,9 @@ void Matmul::grad(Back& back) const {
       const Tensor d_rows = d.rank() == 2 ? d : reshape(d, Shape{count, d.dim(-1)});
       const bool mixed = b.dtype != d.dtype();  // its gradient is f32, and rounded
       Tensor so_far = mixed ? Tensor() : back.take(1);
-      const Tensor g = transpose_b ? matmul_into(std::move(so_far), d_rows, rows, {true, false})
-                                   : matmul_into(std::move(so_far), rows, d_rows, {true, false});
-      back.give(1, mixed ? cast(g, b.dtype) : g);
+      Tensor g = transpose_b ? matmul_into(std::move(so_far), d_rows, rows, {true, false})
+                             : matmul_into(std::move(so_far), rows, d_rows, {true, false});
+      back.give(1, mixed ? cast(g, b.dtype) : std::move(g));
     } else {
       const Tensor g = transpose_b ? matmul(d, a, {true, transpose_a})
                                    : matmul(a, d, {!transpose_a, false});
