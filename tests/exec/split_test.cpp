@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ebb/exec/compile.hpp"
+#include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
@@ -12,6 +13,7 @@
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
+#include "ebb/optim/accumulator.hpp"
 #include "ebb/optim/ema.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/custom.hpp"
@@ -207,6 +209,150 @@ TEST(Split, WhereMemoryRunsOutWhilePlanningItIsSaid) {
                          return relu(in["x"]);
                        }),
                std::logic_error);
+}
+
+struct Normed {
+  nn::Dense dense{nn::Init(1), 6, 4};
+  nn::BatchNorm norm{nn::Init(1) / "norm", 4};
+  std::vector<Variable> all{dense.weight, dense.bias, norm.weight, norm.bias};
+  optim::Sgd sgd{all, {.lr = 0.1}};
+  Tensor operator()(const Tensor& x) const { return norm(dense(x)); }
+};
+
+// As if each part were a batch, but for the optimizer, which makes one step of them all.
+TEST(SplitMixed, EachPartIsNormalisedByItself) {
+  const Data data;
+  Normed compiled, eager;
+  auto step = compile(data.spec(), {.split_mixed = true, .rows = 4}, [&](const Batch& b) {
+    const Tensor y = compiled(b["x"]);
+    const Loss loss = compiled.sgd.minimize(mse(y, b["y"]));
+    return std::vector{loss.sum, loss.count, y};
+  });
+  const plan::Plan& plan = step.plan();
+  ASSERT_EQ(plan.runs.size(), 3u);
+  EXPECT_EQ(plan.runs.back().rows, 2);
+  EXPECT_EQ(plan.way.label, Allow::approximate);
+  EXPECT_TRUE(plan.way.mixed);
+  EXPECT_NE(to_string(plan).find("each part is a batch of its own: rows depend on each other in "
+                                 "batch_norm_train in norm"),
+            std::string::npos)
+      << plan;
+  EXPECT_NE(plan.json().find("\"mixed\": true"), std::string::npos);
+
+  for (int i = 0; i < 3; ++i) {
+    optim::Accumulator gathered(eager.all);
+    std::vector<float> y;
+    double sum = 0;
+    for (std::int64_t row = 0; row < kRows; row += 4) {
+      const std::int64_t end = std::min(kRows, row + 4);
+      Tape tape;
+      const Tensor part = eager(data.x.rows(row, end));
+      const Loss loss = mse(part, data.y.rows(row, end));
+      gathered.add(tape, loss);
+      sum += loss.sum.item();
+      for (const float v : values(part)) y.push_back(v);
+    }
+    eager.sgd.step(gathered);
+    const std::vector<Tensor> got = step(data.batch());
+    EXPECT_NEAR(got[0].item(), sum, 1e-5 * sum);
+    EXPECT_EQ(got[1].item(), kRows * 4);
+    ASSERT_EQ(values(got[2]).size(), y.size());
+    for (std::size_t k = 0; k < y.size(); ++k) EXPECT_NEAR(values(got[2])[k], y[k], 1e-5);
+    const auto near = [&](const Variable& a, const Variable& b) {
+      for (std::size_t k = 0; k < values(a.value()).size(); ++k)
+        EXPECT_NEAR(values(a.value())[k], values(b.value())[k], 1e-5) << a.name();
+    };
+    for (std::size_t v = 0; v < eager.all.size(); ++v) near(compiled.all[v], eager.all[v]);
+    near(compiled.norm.running_mean, eager.norm.running_mean);
+    near(compiled.norm.running_var, eager.norm.running_var);
+  }
+}
+
+TEST(SplitMixed, SaysWhatItDoesOnlyWhereItDoes) {
+  Normed model;
+  const auto fn = [&](const Batch& b) { return model.sgd.minimize(mse(model(b["x"]), b["y"])); };
+  EXPECT_FALSE(splits(fn));
+  const BatchSpec many{{"x", {{4096, 6}, DType::f32}}, {"y", {{4096, 4}, DType::f32}}};
+  const auto mixed = compile(many, {.split_mixed = true}, fn);
+  bool any = false;
+  for (const plan::Way& w : mixed.plan().frontier) {
+    any |= w.split;
+    EXPECT_EQ(w.label, w.split ? Allow::approximate : Allow::same_bits) << w.text();
+    EXPECT_EQ(w.mixed, w.split);
+  }
+  EXPECT_TRUE(any);
+  // Where rows do not depend on each other it changes nothing.
+  Training t;
+  const auto step = compile(Data().spec(), {.split_mixed = true, .rows = 3}, [&](const Batch& b) {
+    return t.minimize(t.dense(b["x"]), b);
+  });
+  EXPECT_EQ(step.plan().way.label, Allow::same_bits);
+  EXPECT_EQ(step.plan().approximate, "");
+}
+
+// Running statistics have gone on with the parts before: what is there is a mixture.
+TEST(SplitMixed, AFailureInALaterPartTearsTheStep) {
+  nn::BatchNorm norm{nn::Init(1), 6};
+  nn::Dense dense{nn::Init(1), 6, 3};
+  optim::Sgd sgd({dense.weight, dense.bias});
+  const Tensor x = random::normal({6, 6}, 0, 1, 1, 2);
+  const Tensor good = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 0, 1, 2}, {6});
+  const Tensor late = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 0, 1, 9}, {6});
+  auto step = compile({{"x", x.spec()}, {"y", good.spec()}}, {.split_mixed = true, .rows = 2},
+                      [&](const Batch& b) {
+                        return sgd.minimize(sparse_cross_entropy(dense(norm(b["x"])), b["y"]));
+                      });
+  step({{"x", x}, {"y", good}});
+  EXPECT_THROW(step({{"x", x}, {"y", late}}), Error);
+  EXPECT_TRUE(step.executor().torn());
+  const std::string error = test::error_of([&] { step({{"x", x}, {"y", good}}); });
+  EXPECT_NE(error.find("mixture"), std::string::npos) << error;
+}
+
+// Every part finds them where the one before has left them.
+TEST(SplitMixed, StatisticsGoOnWhereStateIsSpilled) {
+  const Tensor x = random::normal({kRows, 64}, 0, 1, 1, 2);
+  std::vector<float> expected;
+  std::uint64_t budget = 0;
+  for (const bool spilled : {false, true}) {
+    std::vector<nn::Dense> up, down;
+    std::vector<nn::BatchNorm> norms;
+    std::vector<Variable> all;
+    for (int i = 0; i < 4; ++i) {
+      up.emplace_back(nn::Init(1) / i, 64, 4096);
+      norms.emplace_back(nn::Init(1) / i, 4096);
+      down.emplace_back(nn::Init(2) / i, 4096, 64);
+      all.insert(all.end(), {up[i].weight, norms[i].weight, norms[i].bias, down[i].weight});
+    }
+    optim::Adam adam(all);
+    const auto planned = [&] {
+      return compile({{"x", x.spec()}},
+                     {.memory = ByteSize{budget}, .split_mixed = true, .rows = 4},
+                     [&](const Batch& b) {
+                       Tensor y = b["x"];
+                       for (int i = 0; i < 4; ++i) y = down[i](relu(norms[i](up[i](y))));
+                       return adam.minimize(mse(y, Tensor::zeros(y.shape())));
+                     });
+    };
+    auto step = [&] {
+      try {
+        return planned();
+      } catch (const BudgetTooSmall& e) {  // the process has grown meanwhile
+        budget = e.minimum + (256 << 10);
+        return planned();
+      }
+    }();
+    EXPECT_EQ(step.plan().way.state_spilled, spilled) << step.plan();
+    EXPECT_EQ(step.plan().runs.size(), 3u);
+    for (int i = 0; i < 2; ++i) step({{"x", x}});
+    const std::vector<float> got = values(norms[3].running_var.value());
+    if (spilled) {
+      EXPECT_EQ(got, expected);
+    }
+    EXPECT_NE(got[0], 1.0f);
+    expected = got;
+    budget = step.plan().minimum + (256 << 10);
+  }
 }
 
 }  // namespace

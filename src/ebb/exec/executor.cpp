@@ -505,6 +505,9 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
       run_actions(pass, timed);
       for (const Pass::Bytes& c : pass.carry_copies) std::memcpy(c.to, c.from, c.bytes);
       collect(pass, run, inputs, results);
+      if (&run == &plan_.runs.back() || pass.variable_copies.empty()) continue;
+      updating_ = true;
+      assign(pass);
     }
     if (store_) store_->file().commit();
   } catch (...) {

@@ -63,7 +63,12 @@ struct CompileOptions {
   bool split = true;         // the batch may be taken in parts
   bool by_rows = true;       // a large gradient may be made row by row, where its update reads it
   bool spill = true;         // activations, parameters and optimizer state may go to a file
-  bool split_mixed = false;  // split even where rows depend on each other: another function!
+  // Split even where rows depend on each other, as in batch_norm while training: another function!
+  // Each part is then a batch of its own, normalised by itself, and variables that the function
+  // assigns, such as running statistics, go on from part to part; gradients are added up as ever and
+  // the optimizer makes one step. A step that fails in a later part is torn. Such ways carry the
+  // label `approximate`.
+  bool split_mixed = false;
   std::int64_t rows = 0;     // of a part, where you know better; 0: the planner's choice
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
@@ -105,6 +110,7 @@ struct Way {
   double seconds = 0;
   std::int64_t rows = 0;  // of a part; the whole batch where it is not split
   bool split = false;
+  bool mixed = false;  // each part is a batch of its own, though rows depend on each other
   std::uint64_t recomputed = 0;         // calls run again
   std::uint64_t written = 0, read = 0;  // bytes a step, to and from the file
   bool state_spilled = false;

@@ -216,7 +216,9 @@ class Planner {
     const std::string refused = refusal(half, [&] {
       const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
       split_ = can_split(part, half, whole_, examples_);
-      if (options_.split_mixed && !part.carry.empty()) split_.possible = true;
+      if (split_.possible || !options_.split_mixed) return;
+      const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
+      split_ = can_split(part, half, more, half + 1, true);
     });
     if (!refused.empty()) split_.reason = refused;
     if (!split_.possible) return;
@@ -262,11 +264,16 @@ class Planner {
     for (const Node& node : lowered.graph.nodes)
       for (const auto* list : {&node.in, &node.updates})
         for (const Id b : *list) used[b] = true;
+    std::vector<bool> in_parts(last.variables.size());  // what every part goes on from
+    for (std::size_t a = 0; a < last.assigns.size(); ++a)
+      if (a < split_.assigned_in_parts.size() && split_.assigned_in_parts[a])
+        in_parts[last.assigns[a].variable] = true;
     std::vector<Variable> away;
     for (std::size_t b = 0; b < used.size(); ++b) {
       const Buffer& buffer = lowered.graph.buffers[b];
-      if (used[b] && buffer.origin == Origin::state && buffer.spillable && !buffer.kept)
-        away.push_back(last.variables[last.values[lowered.value_of[b]].index]);
+      if (!used[b] || buffer.origin != Origin::state || !buffer.spillable || buffer.kept) continue;
+      const trace::Id variable = last.values[lowered.value_of[b]].index;
+      if (!in_parts[variable]) away.push_back(last.variables[variable]);
     }
     return away;
   }
@@ -285,8 +292,9 @@ class Planner {
     const std::vector<Variable> away = levers.spilling >= Spilling::state
                                            ? can_be_away(full, levers.spilling == Spilling::streamed)
                                            : std::vector<Variable>();
-    passes.push_back(searched(trace::part_only(full, split_.result_carries), levers,
-                              kEffortForParts, &away));
+    passes.push_back(
+        searched(trace::part_only(full, split_.result_carries, split_.assigned_in_parts), levers,
+                 kEffortForParts, &away));
     passes.push_back(
         searched(last == rows ? full : last_part(last, levers.stored), levers, kEffortForParts,
                  &away));
@@ -326,7 +334,9 @@ class Planner {
     c.levers = levers;
     const std::vector<Searched> passes = searched(rows, levers);
     if (c.parts > 1) {
-      c.label = split_.same_bits ? Allow::same_bits : Allow::same_gradient;
+      c.label = !split_.mixed.empty() ? Allow::approximate
+                : split_.same_bits    ? Allow::same_bits
+                                      : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
     if (levers.stored != DType::f32) c.label = Allow::approximate;
@@ -392,6 +402,7 @@ class Planner {
     w.seconds = c.seconds(s.load);
     w.rows = c.rows;
     w.split = c.parts > 1;
+    w.mixed = w.split && !split_.mixed.empty();
     w.label = c.label;
     w.activations = c.levers.stored;
     w.state_spilled = c.levers.spilling >= Spilling::state;
@@ -474,7 +485,8 @@ class Planner {
     const double seconds = c.seconds(load), simplest = candidates_.front().seconds(kOutside);
     const double believed =
         seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
-    return beside(c.levers.stored) ? believed / kWorthRounding : believed;
+    const bool mixed = c.parts > 1 && !split_.mixed.empty();
+    return mixed || beside(c.levers.stored) ? believed / kWorthRounding : believed;
   }
 
   // The fastest candidate; where packing takes more than its load, the next smaller schedule.
@@ -538,12 +550,15 @@ class Planner {
       now.read += (s.read + p.programs[i].lowered.streamed_bytes) * times;
     }
     p.way = way_of(c, c.fixed + arena, now);
+    if (p.way.mixed)
+      p.approximate = fmt::format("each part is a batch of its own: {}", split_.mixed);
     if (c.levers.stored != DType::f32) {
       const trace::StoredHalf half = trace::stored_half(last_part(c.rows), c.levers.stored);
-      p.approximate = fmt::format("activations stored in {}: {} of them, {} instead of {}",
-                                  name(c.levers.stored), half.values,
-                                  to_string(ByteSize{half.before / 2}),
-                                  to_string(ByteSize{half.before}));
+      if (!p.approximate.empty()) p.approximate += "; ";
+      p.approximate += fmt::format("activations stored in {}: {} of them, {} instead of {}",
+                                   name(c.levers.stored), half.values,
+                                   to_string(ByteSize{half.before / 2}),
+                                   to_string(ByteSize{half.before}));
     }
     for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
       p.runs.push_back(

@@ -32,9 +32,10 @@ std::string line(const Way& w, double fastest) {
 std::string json_of(const Way& w) {
   return fmt::format(
       "{{\"budget\": {}, \"seconds\": {:.9g}, \"rows\": {}, \"recomputed\": {}, "
-      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"by_rows\": {}, "
+      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"mixed\": {}, \"by_rows\": {}, "
       "\"activations\": \"{}\", \"label\": \"{}\"}}",
-      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled, w.by_rows,
+      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled, w.mixed,
+      w.by_rows,
       ebb::name(w.activations), name(w.label));
 }
 
@@ -50,7 +51,9 @@ std::string enough(std::uint64_t budget) {
 std::string Way::text() const {
   std::string text;
   const auto say = [&](std::string part) { text += (text.empty() ? "" : ", ") + part; };
-  if (split) say(fmt::format("parts of {} row{}", rows, rows == 1 ? "" : "s"));
+  if (split)
+    say(fmt::format("parts of {} row{}{}", rows, rows == 1 ? "" : "s",
+                    mixed ? ", each a batch of its own" : ""));
   if (recomputed) say(fmt::format("recompute {} call{}", recomputed, recomputed == 1 ? "" : "s"));
   if (written + read)
     say(fmt::format("spill {} a step{}", readable(written + read),

@@ -70,11 +70,13 @@ bool grows(const Spec& a, std::int64_t a_rows, const Spec& b, std::int64_t b_row
 // Reads a trace from its first call to its last.
 class Reading {
  public:
-  Reading(const Trace& t, std::int64_t examples, const Trace& other, std::int64_t other_examples)
+  Reading(const Trace& t, std::int64_t examples, const Trace& other, std::int64_t other_examples,
+          bool mixed)
       : t_(t),
         examples_(examples),
         other_(other),
         other_examples_(other_examples),
+        mixed_(mixed && t.values.size() == other.values.size()),
         is_(t.values.size(), Is::same),
         growing_(t.values.size()),
         loose_(t.values.size()),
@@ -86,8 +88,9 @@ class Reading {
     const bool numbers = constants();
     for (std::size_t c = 0; c < t_.calls.size() && answer.reason.empty(); ++c)
       answer.reason = read(t_.calls[c]);
-    if (numbers && answer.reason.empty())
-      answer.reason = "a number that the function computes with depends on how many rows there are";
+    const std::string number =
+        "a number that the function computes with depends on how many rows there are";
+    if (numbers && answer.reason.empty() && !allowed(number)) answer.reason = number;
     for (std::size_t r = 0; r < t_.results.size() && answer.reason.empty(); ++r) {
       answer.reason = result(r);
       answer.result_carries.push_back(of(t_.results[r]) == Is::carrying);
@@ -96,6 +99,10 @@ class Reading {
       answer.reason = assigned(t_.assigns[a]);
     answer.possible = answer.reason.empty();
     if (!answer.possible) return answer;
+    for (const trace::Assign& a : t_.assigns)
+      answer.assigned_in_parts.push_back(of(a.value) == Is::sum);
+    answer.mixed = answer.reason = mixed_at_;
+    if (!mixed_at_.empty()) return answer;
     answer.reason = not_one_chain();
     answer.same_bits = answer.reason.empty();
     return answer;
@@ -173,9 +180,12 @@ class Reading {
       if (!parts && (once || !growing_[out])) continue;
       const ops::Rows rows = call.op.type().rows(
           call.op.attributes(), {specs, carry, sums, examples_}, static_cast<int>(o));
-      if (rows == ops::Rows::mixed)
-        return fmt::format("rows depend on each other in {}", place(call));
       is_[out] = rows == ops::Rows::apart ? Is::carrying : Is::sum;
+      if (rows != ops::Rows::mixed) continue;
+      const std::string why = fmt::format("rows depend on each other in {}", place(call));
+      if (!allowed(why)) return why;
+      if (grows(t_.values[out].spec, examples_, other_.values[out].spec, other_examples_))
+        is_[out] = Is::carrying;
     }
     return {};
   }
@@ -201,7 +211,7 @@ class Reading {
 
   std::string assigned(const trace::Assign& assign) const {
     const Is is = of(assign.value);
-    if (is == Is::same || is == Is::once) return {};
+    if (is == Is::same || is == Is::once || (is == Is::sum && !mixed_at_.empty())) return {};
     return fmt::format("variable {} is assigned {}", t_.variables[assign.variable].name(),
                        is == Is::sum ? "a sum over the rows that no Loss adds up"
                                      : "rows of the batch");
@@ -233,10 +243,17 @@ class Reading {
     return {};
   }
 
+  bool allowed(const std::string& why) {
+    if (mixed_ && mixed_at_.empty()) mixed_at_ = why;
+    return mixed_;
+  }
+
   const Trace& t_;
   std::int64_t examples_;
   const Trace& other_;
   std::int64_t other_examples_;
+  bool mixed_;            // rows may depend on each other, within a part
+  std::string mixed_at_;  // where they do first
   std::vector<Is> is_;          // per value; loose views and whole sums: see of()
   std::vector<bool> growing_;   // per value: made of constants, for each row
   std::vector<bool> loose_;     // per value: a view that no call made
@@ -246,8 +263,8 @@ class Reading {
 }  // namespace
 
 SplitAnswer can_split(const Trace& part, std::int64_t examples, const Trace& other,
-                      std::int64_t other_examples) {
-  return Reading(part, examples, other, other_examples).answer();
+                      std::int64_t other_examples, bool mixed) {
+  return Reading(part, examples, other, other_examples, mixed).answer();
 }
 
 }  // namespace ebb::plan

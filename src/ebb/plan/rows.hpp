@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ebb/trace/trace.hpp"
 
@@ -12,13 +13,18 @@ struct SplitAnswer {
   bool possible = false;
   bool same_bits = false;  // each sum over examples is one chain that goes on from part to part
   std::string reason;      // why not, or why only up to rounding
+  std::string mixed;       // where rows depend on each other, and that was allowed: "" is nowhere
   std::vector<bool> result_carries;  // per result: rows of the batch, to be put one after the other
+  std::vector<bool> assigned_in_parts;  // per assignment: each part makes it, going on from the last
 };
 
 // `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of the
 // same function with another number of them, which tells constants that grow with the batch (such
 // as the ones a gradient starts from) from those that do not.
+//
+// With `mixed` each part is a batch of its own, as far as rows depend on each other: another
+// function. `other` has to be of a later part, too.
 SplitAnswer can_split(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
-                      std::int64_t other_examples);
+                      std::int64_t other_examples, bool mixed = false);
 
 }  // namespace ebb::plan

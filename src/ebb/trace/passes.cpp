@@ -142,12 +142,15 @@ Trace without_repeats(const Trace& trace) {
   return kept(to, live);
 }
 
-Trace part_only(const Trace& trace, const std::vector<bool>& keep) {
+Trace part_only(const Trace& trace, const std::vector<bool>& keep,
+                const std::vector<bool>& assigns) {
   Trace part = trace;
   part.results.clear();
   for (std::size_t i = 0; i < keep.size(); ++i)
     if (keep[i]) part.results.push_back(trace.results[i]);
   part.assigns.clear();
+  for (std::size_t i = 0; i < assigns.size(); ++i)
+    if (assigns[i]) part.assigns.push_back(trace.assigns[i]);
   part.after.clear();
   return without_dead_code(part);
 }

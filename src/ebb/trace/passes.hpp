@@ -15,9 +15,10 @@ Trace without_covered(const Trace& trace);    // calls whose results another one
 // results stay calls, whose bytes the planner counts only where they are read.
 Trace folded(const Trace& trace);
 
-// What a part does that is not the last: no assignments, and of the results only those that `keep`
-// names (rows of this part).
-Trace part_only(const Trace& trace, const std::vector<bool>& keep);
+// What a part does that is not the last: of the results only those that `keep` names (rows of this
+// part), of the assignments only those that `assigns` names (made in every part).
+Trace part_only(const Trace& trace, const std::vector<bool>& keep,
+                const std::vector<bool>& assigns);
 
 // Per value: how often calls read it, views share it, and it is a result or assigned.
 std::vector<int> uses(const Trace& trace);
