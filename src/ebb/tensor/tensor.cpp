@@ -34,26 +34,13 @@ void fill_with(Tensor& t, double value) {
   throw Error("tensor: the nested values are ragged; every row needs the same length");
 }
 
+// Every list at the same depth has the length of the first one there, and values stand at the end.
 template <class T>
-void measure(const tensor_detail::Nested<T>& n, std::vector<std::int64_t>& dims,
-             std::size_t depth) {
-  if (n.leaf) {
-    if (depth != dims.size()) ragged();
-    return;
-  }
-  const auto count = static_cast<std::int64_t>(n.items.size());
-  if (depth == dims.size()) {
-    dims.push_back(count);
-  } else if (dims[depth] != count) {
-    ragged();
-  }
-  bool first = true;
-  const std::size_t before = dims.size();
-  for (const auto& item : n.items) {
-    if (!first && !item.leaf && dims.size() == before && depth + 1 == before) ragged();
-    measure(item, dims, depth + 1);
-    first = false;
-  }
+void check_even(const tensor_detail::Nested<T>& n, std::span<const std::int64_t> dims) {
+  if (n.leaf != dims.empty()) ragged();
+  if (n.leaf) return;
+  if (static_cast<std::int64_t>(n.items.size()) != dims[0]) ragged();
+  for (const auto& item : n.items) check_even(item, dims.subspan(1));
 }
 
 template <class T>
@@ -68,7 +55,11 @@ template <class T>
 Tensor Tensor::of(std::initializer_list<Nested<std::type_identity_t<T>>> items) {
   std::vector<std::int64_t> dims;
   const Nested<T> root(items);
-  measure(root, dims, 0);
+  for (const Nested<T>* n = &root; !n->leaf; n = n->items.begin()) {
+    dims.push_back(static_cast<std::int64_t>(n->items.size()));
+    if (n->items.size() == 0) break;
+  }
+  check_even<T>(root, dims);
   Tensor out = uninitialized({Shape(dims), dtype_of<T>}, "of");
   T* to = reinterpret_cast<T*>(out.bytes());
   flatten(root, to);
