@@ -355,5 +355,71 @@ TEST(SplitMixed, StatisticsGoOnWhereStateIsSpilled) {
   }
 }
 
+// An option that cannot be met is not dropped.
+TEST(Split, RowsThatCannotBeHadAreRefused) {
+  const Data data;
+  const auto error = [&](const CompileOptions& options, auto fn) {
+    return test::error_of([&] { compile(data.spec(), options, fn); });
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const auto plain = [](const Batch& b) { return relu(b["x"]); };
+  has(error({.split = false, .rows = 3}, plain), ".rows is 3, but .split = false");
+  EXPECT_EQ(error({.rows = kRows}, plain), "no error");
+  EXPECT_EQ(error({.rows = kRows + 5}, plain), "no error");
+
+  Normed normed;
+  const auto training = [&](const Batch& b) {
+    return normed.sgd.minimize(mse(normed(b["x"]), b["y"]));
+  };
+  has(error({.rows = 3}, training), "rows depend on each other in batch_norm_train in norm");
+  EXPECT_EQ(error({.rows = kRows}, training), "no error") << "all rows are one part";
+
+  const auto some = [](const Batch& b) { return relu(b["x"].rows(0, 1)); };
+  has(error({.rows = 3}, some), "relu reads some rows of the batch");
+  Variable stat("stat", Tensor::zeros({6}), false);
+  const auto assigning = [&](const Batch& b) {
+    stat.assign(sum(b["x"], {0}));
+    return relu(b["x"]);
+  };
+  has(error({.rows = 3}, assigning), "variable stat is assigned a sum over the rows");
+  Training t;
+  const auto after = [&](const Batch& b) {
+    const Loss loss = t.minimize(t.dense(b["x"]), b);
+    return std::vector{loss.sum, t.dense(b["x"])};
+  };
+  has(error({.rows = 3}, after), "reads rows after the optimizer's step");
+
+  const std::string apart = test::error_of([&] {
+    compile({{"a", {{8, 2}, DType::f32}}, {"b", {{3, 2}, DType::f32}}}, {.rows = 2},
+            [](const Batch& b) { return std::vector{relu(b["a"]), relu(b["b"])}; });
+  });
+  has(apart, "no first axis in common");
+}
+
+TEST(Split, WhatSameBitsForbidsIsRefused) {
+  const Data data;
+  Variable w("w", random::normal({6, 6}, 0, 0.3, 5, 5));
+  optim::Sgd sgd({w});
+  const auto tied = [&](const Batch& b) {  // one weight, used twice
+    const Tensor y = matmul(tanh(matmul(b["x"], w)), w);
+    return sgd.minimize(mse(y, b["x"]));
+  };
+  const auto error = [&](const CompileOptions& options) {
+    return test::error_of([&] { compile(data.spec(), options, tied); });
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(error({.allow = Allow::same_bits, .rows = 7}), "with .allow = same_bits: sum 0 over the rows");
+  EXPECT_EQ(error({.rows = 7}), "no error");
+  EXPECT_EQ(error({.allow = Allow::same_bits}), "no error");
+  EXPECT_EQ(error({.allow = Allow::same_bits, .rows = kRows}), "no error");
+  has(error({.allow = Allow::same_bits, .approximate = {.activations = DType::bf16}}),
+      ".approximate stores activations in bf16");
+  has(error({.allow = Allow::same_bits, .split_mixed = true}), ".split_mixed");
+}
+
 }  // namespace
 }  // namespace ebb

@@ -125,6 +125,17 @@ void check(const CompileOptions& o) {
   if (o.rows < 0)
     throw Error(
         fmt::format("compile: .rows is {}; expected 0 (the planner's choice) or more", o.rows));
+  if (o.rows > 0 && !o.split)
+    throw Error(fmt::format("compile: .rows is {}, but .split = false keeps the batch whole; leave "
+                            "one of them out",
+                            o.rows));
+  if (o.allow == Allow::same_bits && o.approximate.activations != DType::f32)
+    throw Error(fmt::format("compile: .approximate stores activations in {}, which .allow = "
+                            "same_bits forbids; leave one of them out",
+                            name(o.approximate.activations)));
+  if (o.allow == Allow::same_bits && o.split_mixed)
+    throw Error("compile: .split_mixed makes another function of the step, which .allow = same_bits "
+                "forbids; leave one of them out");
   if (o.plans < 1)
     throw Error(fmt::format("compile: .plans is {}; expected 1 or more", o.plans));
   std::error_code failed;

@@ -69,7 +69,9 @@ struct CompileOptions {
   // the optimizer makes one step. A step that fails in a later part is torn. Such ways carry the
   // label `approximate`.
   bool split_mixed = false;
-  std::int64_t rows = 0;     // of a part, where you know better; 0: the planner's choice
+  // Of a part, where you know better; 0: the planner's choice. An Error where the batch cannot be
+  // taken in parts, or not with what `allow` asks for.
+  std::int64_t rows = 0;
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
   Approximate approximate = {};

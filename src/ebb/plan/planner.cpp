@@ -210,9 +210,13 @@ class Planner {
   // Which sizes of parts are worth a look: the whole, then ever smaller ones down to a single row.
   void find_sizes() {
     sizes_ = {examples_};
-    if (examples_ < 2 || !options_.split) return;
+    const bool asked = options_.rows > 0;
+    if (asked && !is_batch()) cannot_be_asked("its inputs have no first axis in common");
+    if (examples_ < 2 || !options_.split || (asked && options_.rows >= examples_)) return;
     // Not one row: what is made for each row of one is no larger than what it is made of.
-    const std::int64_t half = examples_ > 2 ? (examples_ + 1) / 2 : 3;
+    const std::int64_t half = options_.rows > 1 ? options_.rows
+                              : examples_ > 2   ? (examples_ + 1) / 2
+                                                : 3;
     const std::string refused = refusal(half, [&] {
       const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
       split_ = can_split(part, half, whole_, examples_);
@@ -221,12 +225,16 @@ class Planner {
       split_ = can_split(part, half, more, half + 1, true);
     });
     if (!refused.empty()) split_.reason = refused;
+    if (asked && !split_.possible) cannot_be_asked(split_.reason);
     if (!split_.possible) return;
-    if (options_.rows > 0) {
-      sizes_ = {std::min(options_.rows, examples_)};
+    const bool forbidden = options_.allow == Allow::same_bits && !split_.same_bits;
+    if (asked && forbidden)
+      cannot_be_asked(fmt::format("with .allow = same_bits: {}", split_.reason));
+    if (forbidden) return;
+    if (asked) {
+      sizes_ = {options_.rows};
       return;
     }
-    if (options_.allow == Allow::same_bits && !split_.same_bits) return;
     // 2, 3, 4, 6, 8, 12, … parts; or, where each takes long to search, 2, 4, 8, ….
     const bool few = whole_.calls.size() > kManyCalls;
     for (std::int64_t parts = 2; parts <= examples_; parts *= 2) {
@@ -236,6 +244,16 @@ class Planner {
       }
     }
     if (sizes_.back() != 1) sizes_.push_back(1);
+  }
+
+  bool is_batch() const {
+    for (const Spec& s : whole_.inputs)
+      if (s.rank() == 0 || s.shape[0] != whole_.inputs[0].shape[0]) return false;
+    return !whole_.inputs.empty();
+  }
+  [[noreturn]] void cannot_be_asked(const std::string& reason) const {
+    throw Error(fmt::format("compile: .rows is {}, but the batch cannot be taken in parts: {}",
+                            options_.rows, reason));
   }
 
   // `f` traces the function for so many rows, which nobody has asked for: what it says where it does
