@@ -155,6 +155,7 @@ void walk(Available& best, const Version& version, const Mount& mount, std::stri
 }  // namespace
 
 std::uint64_t resident() { return from_status("\nVmRSS:"); }
+std::uint64_t mapped() { return from_status("\nRssFile:"); }
 std::uint64_t peak_resident() { return from_status("\nVmHWM:"); }
 
 bool reset_peak() {

@@ -8,6 +8,7 @@ namespace ebb::process {
 
 std::uint64_t resident();       // bytes in memory now (VmRSS)
 std::uint64_t peak_resident();  // the most there ever were (VmHWM)
+std::uint64_t mapped();         // of those in memory now, pages of files: code, libraries (RssFile)
 bool reset_peak();              // the peak is counted from here on; false where that cannot be
 
 // What of it is not from the memory seam: code, libraries, stacks, the heap of the standard

@@ -41,17 +41,15 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
   return inputs[0].shape[0];
 }
 
-// Code that has not run yet comes on top of what is resident once a step is planned; after the
-// first of a process, most of it is there. How much of it is mapped beside what runs differs from
-// start to start: the reserve has room for the most.
-constexpr std::uint64_t kCodeToCome = 7 * kMiB / 4, kMoreCodeToCome = kMiB / 2;
-constexpr std::uint64_t kSpillCode = 3 * kMiB / 4;  // and that of files, their thread and its stack
-constexpr std::uint64_t kCodeAtMost = 3 * kMiB;
+// How much of the code is in memory before it has run differs by a megabyte from start to start, with
+// what the kernel maps around it; what it comes to when steps have run does not. So that is counted:
+// what it mostly is, and the most. A program with more code than this has some more to come.
+constexpr std::uint64_t kCode = 15 * kMiB / 2, kCodeAtMost = 17 * kMiB / 2;
+constexpr std::uint64_t kCodeToCome = 2 * kMiB, kMoreCodeToCome = kMiB / 2;
+constexpr std::uint64_t kSpillCode = kMiB / 2;  // that of files, their thread and its stack
 std::atomic<bool> planned_before = false;
-std::uint64_t code_to_come() { return planned_before ? kMoreCodeToCome : kCodeToCome; }
-std::uint64_t code_at_most() { return planned_before ? kMoreCodeToCome : kCodeAtMost; }
-// What planning leaves behind: its code, and a plan of two programs at most.
-constexpr std::uint64_t kPlannerToCome = 5 * kMiB / 2, kPlanOfACall = 3 << 10;
+// What planning leaves behind beside its code: a plan of two programs at most.
+constexpr std::uint64_t kPlannerToCome = 3 * kMiB / 2, kPlanOfACall = 3 << 10;
 // The reserve is rounded up to multiples of this, so that it is the same at every start.
 constexpr std::uint64_t kReserveStep = 4 * kMiB;
 
@@ -61,18 +59,31 @@ std::uint64_t rounded_reserve(std::uint64_t runtime) {
 
 // What is resident beside the Ledger. Exactly: when all that is kept for reuse has been given back;
 // where nothing depends on it, the seam's stays, and is taken off.
-std::uint64_t footprint(bool exact = true) {
+std::uint64_t footprint(bool exact) {
+  malloc_trim(0);
+  if (exact) {
+    memory::trim();
+    return process::footprint();
+  }
+  const std::uint64_t now = process::resident(), held = memory::held();
+  return now > held ? now - held : 0;
+}
+
+// What the process will hold beside the Ledger when steps have run.
+struct Runtime {
+  std::uint64_t mostly, at_most;
+};
+Runtime runtime(bool exact = true) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   static_cast<void>(exact);
-  return 16 * kMiB;  // what a sanitizer holds beside the program changes all the time
+  return {16 * kMiB, 16 * kMiB};  // what a sanitizer holds beside the program changes all the time
 #else
-  malloc_trim(0);
-  if (!exact) {
-    const std::uint64_t now = process::resident(), held = memory::held();
-    return now > held ? now - held : 0;
-  }
-  memory::trim();
-  return process::footprint();
+  const std::uint64_t all = footprint(exact), code = process::mapped();
+  const std::uint64_t rest = all > code ? all - code : 0;
+  const bool small = code + kMoreCodeToCome <= kCode;
+  const std::uint64_t to_come = planned_before || small ? kMoreCodeToCome : kCodeToCome;
+  return {rest + (small ? kCode : code + to_come),
+          rest + std::max(kCodeAtMost, code + to_come)};
 #endif
 }
 
@@ -105,7 +116,7 @@ std::uint64_t& process_reserve() {
 
 plan::Surroundings around(std::span<const Spec> inputs, std::int64_t examples,
                           const plan::TraceRows& traces) {
-  static const std::uint64_t at_first = footprint() + kPlannerToCome + kCodeAtMost;
+  static const std::uint64_t at_first = runtime().at_most + kPlannerToCome;
   const std::size_t calls = traces(examples, trace::Part::whole).calls.size();
   plan::Surroundings a;
   a.reserve = process_reserve() =
@@ -204,9 +215,9 @@ std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOp
   for (;;) {
     std::vector<plan::Way> ways =
         plan::frontier(traces, examples, options, surroundings, machine);
-    const std::uint64_t runtime = footprint() + code_at_most();
-    if (runtime <= surroundings.reserve) return ways;
-    surroundings.reserve = process_reserve() = rounded_reserve(runtime);
+    const std::uint64_t at_most = runtime().at_most;
+    if (at_most <= surroundings.reserve) return ways;
+    surroundings.reserve = process_reserve() = rounded_reserve(at_most);
   }
 }
 
@@ -258,10 +269,9 @@ struct Compiled::State {
     const plan::Machine machine = machine_for(options);
     for (;;) {
       plan = plan::make_plan(traces, examples, options, around, machine);
-      const std::uint64_t resident = footprint(has_choices(options));
+      const auto [mostly, at_most] = runtime(has_choices(options));
       const std::uint64_t spill = Spilled(plan).memory();
-      around.runtime = resident + code_to_come() + (spill ? kSpillCode : 0);
-      const std::uint64_t at_most = resident + code_at_most();
+      around.runtime = mostly + (spill ? kSpillCode : 0);
       if (at_most <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;
         break;
