@@ -17,6 +17,7 @@ inline constexpr Id kNone = -1;
 struct Tile {  // a way to run an op with less scratch, for the same bits
   std::uint64_t scratch = 0;
   double seconds = 0;
+  bool operator==(const Tile&) const = default;
 };
 
 struct Node {  // one op call
@@ -29,6 +30,7 @@ struct Node {  // one op call
   bool again = true;          // may run a second time: its result depends on its inputs alone
   bool early = false;         // before the node that stands after it, in every order
   bool late = false;          // after the node that stands before it, likewise
+  bool operator==(const Node&) const = default;
 };
 
 enum class Origin : std::uint8_t {
@@ -43,11 +45,13 @@ struct Buffer {
   bool kept = false;      // alive when the step ends: results, sums that go on
   bool spillable = true;  // large enough, and allowed
   bool away = false;      // state that lies in the file whatever the plan: read where it is used
+  bool operator==(const Buffer&) const = default;
 };
 
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Buffer> buffers;
+  bool operator==(const Graph&) const = default;
 };
 
 // What the spill file costs. It works beside the kernels: transfers are charged to the step only as
@@ -68,12 +72,14 @@ struct Step {
   std::vector<Id> in, out;  // instances, parallel to the node's lists; write: in[0], read: out[0]
   std::vector<Id> updates;  // instances, parallel to the node's
   std::uint64_t scratch = 0;  // bytes it runs with: the node's, or those of one of its tiles
+  bool operator==(const Step&) const = default;
 };
 
 struct Instance {
   Id buffer = kNone;
   Id first = 0, last = 0;  // steps, inclusive; given and resident state: 0 … end
   Id takes = kNone;  // the instance whose bytes it takes over (reuse), which ends where it begins
+  bool operator==(const Instance&) const = default;
 };
 
 struct Schedule {
@@ -83,6 +89,7 @@ struct Schedule {
   std::uint64_t load = 0;  // largest sum of live bytes, scratch included: what packing aims at
   std::uint64_t recomputed = 0;         // nodes run again
   std::uint64_t written = 0, read = 0;  // bytes to and from the spill file in one step
+  bool operator==(const Schedule&) const = default;
 };
 
 }  // namespace ebb::plan

@@ -21,6 +21,7 @@ struct Lowered {
                               // kNone. Its bytes are the caller's, and 0 in the graph
   struct Copy {               // at the end of a step: a variable's new value that lies elsewhere
     Id from_buffer, variable;
+    bool operator==(const Copy&) const = default;
   };
   std::vector<Copy> copies;
   struct Stream {  // a node that takes variables from the file and back, piece by piece, as it runs
@@ -31,15 +32,18 @@ struct Lowered {
     std::uint64_t place(std::uint64_t element) const;  // bytes of a piece in memory
     struct Array {
       std::size_t in, out;  // of the call: the variable before and after. All others are in memory
+      bool operator==(const Array&) const = default;
     };
     std::vector<Array> arrays;
     std::uint64_t memory = 0;  // bytes of all pieces at once: the start of the node's scratch
+    bool operator==(const Stream&) const = default;
   };
   std::vector<Stream> streams;
   std::vector<bool> streamed;        // per buffer: never in memory whole, and 0 bytes in the graph
   std::uint64_t streamed_bytes = 0;  // in a step, each way
   std::uint64_t state_bytes = 0,
                 carry_bytes = 0;  // of variables; of sums that go on, each rounded up
+  bool operator==(const Lowered&) const = default;
 };
 
 // With `state` the bytes of variables count in the graph (they may be spilled), else they are 0

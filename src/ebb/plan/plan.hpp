@@ -91,6 +91,7 @@ struct Program {
   std::uint64_t arena = 0;
   std::uint64_t resident = 0;    // variables that stay in memory although they may be spilled
   std::vector<Id> result_index;  // per result of the trace: which of the step's; empty: in order
+  bool operator==(const Program&) const = default;
 };
 
 struct Forecast {
@@ -104,6 +105,7 @@ struct Forecast {
   double unlimited_seconds = 0;
   std::uint64_t spilled = 0;  // bytes in the file
   double overhead() const { return unlimited_seconds > 0 ? seconds / unlimited_seconds - 1 : 0; }
+  bool operator==(const Forecast&) const = default;
 };
 
 // One way to fit: a point of the frontier.
@@ -120,6 +122,7 @@ struct Way {
   std::uint64_t by_rows = 0;  // parameters whose gradient is never whole
   Allow label = Allow::same_bits;
   std::string text() const;  // "recompute 12 calls, parts of 64 rows"
+  bool operator==(const Way&) const = default;
 };
 
 struct Plan {
@@ -127,6 +130,7 @@ struct Plan {
   struct Run {
     int program;
     std::int64_t row0, rows;
+    bool operator==(const Run&) const = default;
   };
   std::vector<Run> runs;  // the parts of a step
   std::int64_t examples = 0;
@@ -146,6 +150,7 @@ struct Plan {
 
   bool split() const { return runs.size() > 1; }
   std::string json() const;
+  bool operator==(const Plan&) const = default;
 };
 std::string to_string(const Plan& plan);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <ostream>
 
+#include "ebb/base/quoted.hpp"
 #include "ebb/plan/plan.hpp"
 
 namespace ebb {
@@ -101,9 +102,10 @@ std::string Plan::json() const {
   std::string out = fmt::format(
       "{{\"budget\": {}, \"minimum\": {}, \"arena\": {}, \"process\": {}, \"runtime\": {}, "
       "\"reserve\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, \"parts\": {}, "
-      "\"peak_op\": \"{}\", \"approximate\": \"{}\", \"way\": {}, \"at_peak\": {{",
+      "\"peak_op\": {}, \"approximate\": {}, \"source\": {}, \"way\": {}, \"at_peak\": {{",
       budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
-      forecast.seconds, forecast.unlimited_seconds, runs.size(), forecast.op, approximate, json_of(way));
+      forecast.seconds, forecast.unlimited_seconds, runs.size(), quoted(forecast.op),
+      quoted(approximate), quoted(source), json_of(way));
   for (int c = 0; c < kCategories; ++c)
     out += fmt::format("{}\"{}\": {}", c ? ", " : "", ebb::name(static_cast<Category>(c)),
                        forecast.at_peak[c]);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <ostream>
 
+#include "ebb/base/quoted.hpp"
 #include "ebb/tensor/spec.hpp"
 #include "ebb/trace/fuse.hpp"
 
@@ -24,20 +25,6 @@ std::string label(const Trace& t, Id id) {
     default:
       return fmt::format("{}{}", name(v.kind), v.index);
   }
-}
-
-// For a JSON or Graphviz string.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
 }
 
 template <class Ids, class F>

@@ -1,0 +1,84 @@
+// Plans are values: equal where they do the same, and printed for programs.
+#include <gtest/gtest.h>
+
+#include "ebb/nn/layers.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/ops/loss.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/plan/plan.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kRows = 64;
+
+struct Model {
+  std::vector<nn::Dense> layers;
+  explicit Model(const nn::Init& init) {
+    for (int i = 0; i < 4; ++i)
+      layers.emplace_back(init / i, 96, 96, nn::DenseOptions{.activation = Activation::gelu});
+  }
+  void each(auto&& f) {
+    for (std::size_t i = 0; i < layers.size(); ++i) f(std::to_string(i), layers[i]);
+  }
+};
+
+class PlanValue : public testing::Test {
+ protected:
+  plan::Plan planned(const CompileOptions& options) {
+    const trace::Function step = [&](std::span<const Tensor> in) {
+      Tensor x = in[0];
+      const Scope scope("a \"quoted\" one");
+      for (const nn::Dense& layer : model_.layers) x = layer(x);
+      const Loss loss = adam_.minimize(mse(x, in[0]));
+      return std::vector{loss.sum, loss.count};
+    };
+    const auto traced = [&](std::int64_t rows, trace::Part part) {
+      const Spec x{{rows, 96}, DType::f32};
+      const trace::Trace first = trace::trace(step, {&x, 1}, trace::Part::first);
+      return trace::trace(step, {&x, 1}, part, &first);
+    };
+    plan::Surroundings around;
+    around.reserve = around.runtime = 1 << 20;
+    return plan::make_plan(traced, kRows, options, around, plan::Machine{});
+  }
+
+  Model model_{nn::Init(1)};
+  optim::Adam adam_{params(model_)};
+};
+
+TEST_F(PlanValue, PlanningTwiceGivesEqualPlans) {
+  const plan::Plan all = planned({});
+  EXPECT_TRUE(all == planned({}));
+  const plan::Plan parts = planned({.rows = 9});
+  EXPECT_TRUE(parts == planned({.rows = 9}));
+  EXPECT_FALSE(parts == all);
+  const plan::Plan least = planned({.memory = ByteSize{all.minimum}});
+  EXPECT_TRUE(least == planned({.memory = ByteSize{all.minimum}}));
+  EXPECT_FALSE(least == all);
+
+  plan::Plan other = parts;
+  EXPECT_TRUE(other == parts);
+  ++other.programs[0].offsets[0];
+  EXPECT_FALSE(other == parts);
+  other = parts;
+  other.frontier.back().seconds *= 2;
+  EXPECT_FALSE(other == parts);
+  other = parts;
+  std::swap(other.programs[1].schedule.steps.front(), other.programs[1].schedule.steps.back());
+  EXPECT_FALSE(other == parts);
+}
+
+// Scopes are the user's words, and the machine's names are its own.
+TEST_F(PlanValue, TextsAreQuotedInJson) {
+  plan::Plan p = planned({});
+  p.source = "the group \"a\\b\"";
+  p.forecast.op = "matmul in a \"quoted\" one\n";
+  const std::string json = p.json();
+  EXPECT_NE(json.find(R"("source": "the group \"a\\b\"")"), std::string::npos) << json;
+  EXPECT_NE(json.find(R"("peak_op": "matmul in a \"quoted\" one\u000a")"), std::string::npos)
+      << json;
+}
+
+}  // namespace
+}  // namespace ebb
