@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
   const int rounds = report.quick() ? 2 : 5;
   double worst = 0;
   bool quick = true;
+  int models = 0;
   for (const Model& m : kModels) {
     if (!report.wanted(m.name)) continue;
     Task task(m.name, m.batch);
@@ -79,6 +80,7 @@ int main(int argc, char** argv) {
       } catch (const BudgetTooSmall&) {  // the least of the frontier, packed
       }
     }
+    ++models;
     worst = std::max(worst, most);
     const bool in_time =
         one <= std::max(kLeastSeconds, kSecondsPerCall * static_cast<double>(calls));
@@ -92,8 +94,9 @@ int main(int argc, char** argv) {
     report.metric(name, "arena above load", most, "");
   }
   report.say("\n");
-  report.check("one search takes at most 50 ms for each 1,000 calls", quick, "");
-  report.check("arenas are at most 1% above the largest load", worst <= kMostAboveLoad,
-               text("%.2f%%", worst * 100));
+  report.check("one search takes at most 50 ms for each 1,000 calls", models > 0 && quick,
+               text("of %d models", models));
+  report.check("arenas are at most 1% above the largest load",
+               models > 0 && worst <= kMostAboveLoad, text("%.2f%%", worst * 100));
   return report.exit_code();
 }

@@ -25,7 +25,7 @@ struct SearchOptions {
   bool recompute = true;    // may run nodes again
   bool reorder = true;      // may choose the order of nodes
   std::uint64_t floor = 0;  // no need to go below this load
-  double effort = 1;        // scales the work spent; 1 keeps 1,000 nodes under 50 ms
+  double effort = 1;        // scales the work spent; 1 is some 50 ms for 1,000 nodes
 };
 
 class Frontier {
