@@ -21,6 +21,9 @@ void expect_sound(const Graph& graph, const Frontier& frontier, const SpillCost&
     EXPECT_EQ(check(graph, schedule, spill), "") << "point " << k;
     EXPECT_EQ(schedule.load, frontier.points()[k].load);
     EXPECT_EQ(schedule.seconds, frontier.points()[k].seconds);
+    EXPECT_EQ(schedule.recomputed, frontier.points()[k].recomputed);
+    EXPECT_EQ(schedule.written, frontier.points()[k].written);
+    EXPECT_EQ(schedule.read, frontier.points()[k].read);
     if (k == 0) continue;
     EXPECT_LT(frontier.points()[k - 1].load, frontier.points()[k].load);
     EXPECT_GT(frontier.points()[k - 1].seconds, frontier.points()[k].seconds);
@@ -110,8 +113,8 @@ TEST(Search, LongStretchesRunAgainFromStatesInTheFile) {
   // All states, two stretches, and one more way forward.
   EXPECT_LE(kept.at(800 * 10 + 2100).seconds, 4.0 * 800);
   const Frontier frontier = sound_search(graph, {.spill = disk(1e-3)});
-  EXPECT_LE(frontier.minimum(), 1500u);  // one stretch, some states
-  EXPECT_LE(frontier.at(2500).seconds, 4.0 * 800 + 2 * 800 * 0.02 + 1);
+  EXPECT_LE(frontier.minimum(), 2000u);  // one stretch, some states
+  EXPECT_LE(frontier.at(2500).seconds, 2450);  // two stretches: the file takes what is saved
 }
 
 TEST(Search, MinimumOfASmallChainIsTheLargestNode) {
@@ -237,7 +240,7 @@ TEST(Search, FloorStopsTheDescent) {
   options.floor = 10000;
   const Frontier frontier = sound_search(graph, options);
   EXPECT_LE(frontier.minimum(), 10000u);
-  EXPECT_GT(frontier.minimum(), 5000u);
+  EXPECT_GT(frontier.minimum(), 2 * search(graph, {}).minimum());
 }
 
 // With updates, scratch, reuse, nodes that run once, kept buffers and all ways of spilling.

@@ -33,6 +33,9 @@ TEST(Tiles, EveryPointIsSoundAndMoreMemoryCostsNoTime) {
     EXPECT_EQ(check(graph, schedule, {}), "");
     EXPECT_EQ(schedule.load, frontier.points()[k].load);
     EXPECT_EQ(schedule.seconds, frontier.points()[k].seconds);
+    EXPECT_EQ(schedule.recomputed, frontier.points()[k].recomputed);
+    EXPECT_EQ(schedule.written, frontier.points()[k].written);
+    EXPECT_EQ(schedule.read, frontier.points()[k].read);
     if (k == 0) continue;
     EXPECT_LT(frontier.points()[k - 1].load, frontier.points()[k].load);
     EXPECT_GT(frontier.points()[k - 1].seconds, frontier.points()[k].seconds);

@@ -4,64 +4,64 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
+#include "ebb/base/pool.hpp"
 #include "ebb/plan/candidate.hpp"
+#include "ebb/plan/passes.hpp"
 #include "ebb/plan/program.hpp"
-#include "ebb/plan/rows.hpp"
-#include "ebb/trace/by_rows.hpp"
-#include "ebb/trace/fuse.hpp"
-#include "ebb/trace/passes.hpp"
-#include "ebb/trace/sparse.hpp"
 #include "ebb/trace/store_half.hpp"
 
 namespace ebb::plan {
 namespace {
 
-constexpr std::size_t kManyCalls = 1500;          // from here on fewer sizes of parts are tried
-constexpr double kEffortForOrder = 0.01;          // where nothing but the order can change
-constexpr double kEffortForParts = 0.2;           // there are many sizes of them
-constexpr double kEffortBeside = 0.25;            // of ways that round, beside those that do not
-constexpr std::size_t kSamples = 8;               // of a candidate's frontier, to print
-constexpr double kTransferSeconds = 20e-6;
-constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
+// A first look at every candidate; and a close one at those that matter: the smallest, for the
+// smallest budget there is, and the fastest for the budget at hand. Of parts there are two passes.
+constexpr double kLook = 0.05, kClose = 1, kCloseParts = 0.3;
+constexpr double kBeside = 0.25;     // of these, for ways that round beside those that do not
+constexpr std::size_t kAtOnce = 2;   // candidates that are looked at closely
+constexpr double kHope = 0.7;        // of its time, that a close look may find
+constexpr int kBetween = 3;          // sizes of parts tried between two, for the fastest
+constexpr std::size_t kSamples = 8;  // of a candidate's frontier, to print
 constexpr double kWorthALine = 0.005, kLines = 16;  // of the printed frontier
 constexpr double kEnoughFaster = 0.9;  // than the whole batch with everything kept, to be believed
-constexpr double kWorthRounding = 0.98;  // of the time of a way that keeps the numbers
+constexpr double kWorthRounding = 0.98;     // of the time of a way that keeps the numbers
 constexpr std::uint64_t kWorthAHint = 100;  // a part of the smallest budget that is worth a line
 
 class Planner {
  public:
   Planner(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
           const Surroundings& around, const Machine& machine)
-      : trace_rows_(trace_rows),
-        examples_(examples),
-        options_(options),
+      : options_(checked(options)),
         around_(around),
-        machine_(machine) {}
+        passes_(trace_rows, examples, options, machine) {}
 
   Plan plan() {
     const std::uint64_t budget = options_.memory.bytes;
     find_candidates(budget ? budget : kOutside);
+    find_minimum();
     Plan result;
-    result.examples = examples_;
+    result.examples = passes_.examples();
     result.budget = budget;
     result.minimum = minimum_;
+    if (!budget || budget >= minimum_) choose(result);
     result.frontier = frontier();
-    if (budget && budget < result.minimum) refuse(result);
-    choose(result);
+    if (budget && budget < minimum_) refuse(result);
     return result;
   }
 
   std::vector<Way> curve() {
+    close_ = true;
     find_candidates(0);
+    find_minimum();
     const Candidate& smallest = candidates_[smallest_];
-    std::vector<Way> ways = {way_of(smallest, minimum_, smallest.samples.front())};
+    std::vector<Way> ways = {way_of(smallest, minimum_, smallest.sample(smallest.least()))};
     for (const Line& line : lines()) {
-      const Candidate& c = *line.of;
-      const std::vector<Searched> passes = searched(c.rows, c.levers);
-      const std::uint64_t arena = arena_of(packed(passes, line.sample.load, c.carry));
+      const Candidate& c = candidates_[line.of];
+      const std::uint64_t arena = arena_of(packed(schedules(line.of), line.sample.load, c.carry));
       ways.push_back(way_of(c, c.fixed + arena, line.sample));
     }
     std::sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
@@ -74,234 +74,89 @@ class Planner {
   }
 
  private:
-  void find_candidates(std::uint64_t budget) {
-    whole_ = trace::simplified(trace_rows_(examples_, trace::Part::whole));
-    whole_.carry.clear();
-    find_sizes();
-    whole_ = trace::folded(whole_);
-    by_rows_ = options_.by_rows && sizes_.front() == examples_ &&
-               !with_gradients_by_rows(with_sparse_updates(whole_)).rowwise.empty();
-    const Approximate& asked = options_.approximate;
-    if (asked.activations != DType::f32 && !is_half(asked.activations))
+  static const CompileOptions& checked(const CompileOptions& options) {
+    const DType stored = options.approximate.activations;
+    if (stored != DType::f32 && !is_half(stored))
       throw Error(fmt::format("compile: activations cannot be stored in {}; expected bf16 or f16",
-                              name(asked.activations)));
-    const bool rounds = asked.activations != DType::f32 && stores(examples_, asked.activations);
+                              name(stored)));
+    return options;
+  }
+
+  void find_candidates(std::uint64_t budget) {
+    sizes_ = passes_.sizes(close_);
+    const Approximate& asked = options_.approximate;
+    const bool rounds = asked.activations != DType::f32 &&
+                        passes_.traced(sizes_.front(), asked.activations)->stored != DType::f32;
     if (!rounds || !asked.always) add_all(DType::f32, budget);
     if (rounds) add_all(asked.activations, budget);
   }
 
   // Ways that round come after those that do not. Fewer of them will do: a refusal has to be there
   // in a second.
-  bool beside(DType stored) const {
-    return stored != DType::f32 && !options_.approximate.always;
-  }
+  bool beside(DType stored) const { return stored != DType::f32 && !options_.approximate.always; }
+
+  // The whole batch and the smallest parts tell the least memory: these with all levers. Other
+  // sizes with variables in the file are of interest only where nothing else fits the budget.
   void add_all(DType stored, std::uint64_t budget) {
-    const std::size_t stride = beside(stored) ? 2 : 1;
-    std::vector<std::int64_t> taken;
-    for (std::size_t i = 0; i < sizes_.size(); ++i)
-      if ((i % stride != 0 && i + 1 != sizes_.size()) ||
-          add(sizes_[i], {Spilling::none, false, stored}))
-        taken.push_back(sizes_[i]);
-    sizes_ = std::move(taken);
-    if (by_rows_) add(examples_, {Spilling::none, true, stored});
-    if (!options_.spill) return;
-    add(sizes_.front(), {Spilling::activations, false, stored});
-    if (sizes_.size() > 1) add(sizes_.back(), {Spilling::activations, false, stored});
-    if (!whole_.variables.empty()) add_spilled_state(stored, budget);
-  }
-
-  // The whole batch and the smallest parts tell the least memory; other sizes are of interest only
-  // where nothing fits the budget that leaves variables in memory.
-  void add_spilled_state(DType stored, std::uint64_t budget) {
-    bool fits = false;
-    for (const Candidate& c : candidates_) fits |= budget >= c.fixed + c.carry + c.least();
-    const bool streams = !lower(whole_, machine_, true, true).streams.empty();
-    for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      if ((fits || beside(stored)) && i > 0 && i + 1 < sizes_.size()) continue;
-      if (!streams || !beside(stored)) add(sizes_[i], {Spilling::state, false, stored});
-      if (streams) add(sizes_[i], {Spilling::streamed, false, stored});
+    std::vector<Levers> kept = {{Spilling::none, false, stored}}, away;
+    if (options_.spill && !passes_.whole().variables.empty()) {
+      const bool streams = passes_.streams();
+      if (!streams || !beside(stored)) away.push_back({Spilling::state, false, stored});
+      if (streams) away.push_back({Spilling::streamed, false, stored});
     }
-    if (by_rows_) add(examples_, {streams ? Spilling::streamed : Spilling::state, true, stored});
-  }
-
-  // `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find
-  // a variable where the others leave it.
-  Searched searched(trace::Trace trace, Levers levers, double effort,
-                    const std::vector<Variable>* away = nullptr) const {
-    const Spilling spilling = levers.spilling;
-    trace = trace::with_sparse_updates(trace);
-    if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
-    Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
-    s.lowered =
-        lower(s.trace, machine_, spilling >= Spilling::state, spilling == Spilling::streamed);
-    for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
-      Buffer& buffer = s.lowered.graph.buffers[b];
-      if (buffer.origin != Origin::state) continue;
-      const Variable& v = s.trace.variables[s.trace.values[s.lowered.value_of[b]].index];
-      buffer.away = std::find(away->begin(), away->end(), v) != away->end();
-      buffer.spillable = buffer.away;
+    std::vector<Levers> all = kept;
+    if (options_.spill) all.push_back({Spilling::activations, false, stored});
+    all.insert(all.end(), away.begin(), away.end());
+    std::vector<Levers> first = all;
+    if (passes_.by_rows()) {
+      first.push_back({Spilling::none, true, stored});
+      if (!away.empty()) first.push_back({away.back().spilling, true, stored});
     }
-    SearchOptions o;
-    o.recompute = options_.recompute;
-    o.effort = options_.recompute || spilling != Spilling::none ? effort : kEffortForOrder;
-    o.spill.allowed = spilling != Spilling::none;
-    o.spill.state_allowed = spilling >= Spilling::state;
-    o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
-    o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
-    o.spill.seconds_per_transfer = kTransferSeconds;
-    o.spill.busy = kSpillCpu * std::min(machine_.spill_write, machine_.spill_read);
-    s.frontier = search(s.lowered.graph, o);
-    return s;
-  }
-
-  // Which sizes of parts are worth a look: the whole, then ever smaller ones down to a single row.
-  void find_sizes() {
-    sizes_ = {examples_};
-    const bool asked = options_.rows > 0;
-    if (asked && !is_batch()) cannot_be_asked("its inputs have no first axis in common");
-    if (examples_ < 2 || !options_.split || (asked && options_.rows >= examples_)) return;
-    // Not one row: what is made for each row of one is no larger than what it is made of.
-    const std::int64_t half = options_.rows > 1 ? options_.rows
-                              : examples_ > 2   ? (examples_ + 1) / 2
-                                                : 3;
-    const std::string refused = refusal(half, [&] {
-      const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
-      split_ = can_split(part, half, whole_, examples_);
-      if (split_.possible || !options_.split_mixed) return;
-      const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
-      split_ = can_split(part, half, more, half + 1, true);
-    });
-    if (!refused.empty()) split_.reason = refused;
-    if (asked && !split_.possible) cannot_be_asked(split_.reason);
-    if (!split_.possible) return;
-    const bool forbidden = options_.allow == Allow::same_bits && !split_.same_bits;
-    if (asked && forbidden)
-      cannot_be_asked(fmt::format("with .allow = same_bits: {}", split_.reason));
-    if (forbidden) return;
-    if (asked) {
-      sizes_ = {options_.rows};
-      return;
-    }
-    // 2, 3, 4, 6, 8, 12, … parts; or, where each takes long to search, 2, 4, 8, ….
-    const bool few = whole_.calls.size() > kManyCalls;
-    for (std::int64_t parts = 2; parts <= examples_; parts *= 2) {
-      for (const std::int64_t p : {parts, parts + parts / 2}) {
-        const std::int64_t rows = (examples_ + p - 1) / p;
-        if (rows < sizes_.back() && (p == parts || !few)) sizes_.push_back(rows);
-      }
-    }
-    if (sizes_.back() != 1) sizes_.push_back(1);
-  }
-
-  bool is_batch() const {
-    for (const Spec& s : whole_.inputs)
-      if (s.rank() == 0 || s.shape[0] != whole_.inputs[0].shape[0]) return false;
-    return !whole_.inputs.empty();
-  }
-  [[noreturn]] void cannot_be_asked(const std::string& reason) const {
-    throw Error(fmt::format("compile: .rows is {}, but the batch cannot be taken in parts: {}",
-                            options_.rows, reason));
-  }
-
-  // `f` traces the function for so many rows, which nobody has asked for: what it says where it does
-  // not take them, or nothing.
-  template <class F>
-  std::string refusal(std::int64_t rows, F&& f) const {
-    try {
-      f();
-    } catch (const OutOfMemory&) {
-      throw;
-    } catch (const Error& e) {
-      if (options_.rows > 0)
-        throw Error(fmt::format("compile: .rows is {}, but the function does not take {} of the {} "
-                                "rows: {}",
-                                options_.rows, rows, examples_, e.what()));
-      return fmt::format("the function does not take {} of the {} rows: {}", rows, examples_,
-                         e.what());
-    }
-    return {};
-  }
-
-  // What a last part can leave in the file: large, and not to be given back as a result.
-  std::vector<Variable> can_be_away(const trace::Trace& last, bool streamed) const {
-    const Lowered lowered = lower(last, machine_, true, streamed);
-    std::vector<bool> used(lowered.graph.buffers.size());
-    for (const Node& node : lowered.graph.nodes)
-      for (const auto* list : {&node.in, &node.updates})
-        for (const Id b : *list) used[b] = true;
-    std::vector<bool> in_parts(last.variables.size());  // what every part goes on from
-    for (std::size_t a = 0; a < last.assigns.size(); ++a)
-      if (a < split_.assigned_in_parts.size() && split_.assigned_in_parts[a])
-        in_parts[last.assigns[a].variable] = true;
-    std::vector<Variable> away;
-    for (std::size_t b = 0; b < used.size(); ++b) {
-      const Buffer& buffer = lowered.graph.buffers[b];
-      if (!used[b] || buffer.origin != Origin::state || !buffer.spillable || buffer.kept) continue;
-      const trace::Id variable = last.values[lowered.value_of[b]].index;
-      if (!in_parts[variable]) away.push_back(last.variables[variable]);
-    }
-    return away;
-  }
-
-  // Every pass of a candidate, searched.
-  std::vector<Searched> searched(std::int64_t rows, Levers levers) const {
-    std::vector<Searched> passes;
-    const std::int64_t parts = (examples_ + rows - 1) / rows;
-    if (parts == 1) {
-      passes.push_back(searched(last_part(rows, levers.stored), levers,
-                                beside(levers.stored) ? kEffortBeside : 1));
-      return passes;
-    }
-    const std::int64_t last = examples_ - (parts - 1) * rows;
-    const trace::Trace full = last_part(rows, levers.stored);
-    const std::vector<Variable> away = levers.spilling >= Spilling::state
-                                           ? can_be_away(full, levers.spilling == Spilling::streamed)
-                                           : std::vector<Variable>();
-    passes.push_back(
-        searched(trace::part_only(full, split_.result_carries, split_.assigned_in_parts), levers,
-                 kEffortForParts, &away));
-    passes.push_back(
-        searched(last == rows ? full : last_part(last, levers.stored), levers, kEffortForParts,
-                 &away));
-    return passes;
-  }
-
-  // The part that ends a step; of all rows, it is the whole.
-  trace::Trace last_part(std::int64_t rows) const {
-    if (rows == examples_) return whole_;
-    return trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last)));
-  }
-  trace::Trace last_part(std::int64_t rows, DType stored) const {
-    trace::Trace part = last_part(rows);
-    return stored == DType::f32 ? part : trace::stored_half(part, stored).trace;
-  }
-  bool stores(std::int64_t rows, DType stored) const {
-    return trace::stored_half(last_part(rows), stored).values > 0;
+    add(sizes_.front(), first);
+    while (sizes_.size() > 1 && !add(sizes_.back(), all)) sizes_.pop_back();
+    for (std::size_t i = 1; i + 1 < sizes_.size(); ++i)
+      if (!beside(stored) || i % 2 == 0) add(sizes_[i], kept);
+    bool fits = away.empty() || beside(stored);
+    for (const Candidate& c : candidates_)
+      fits |= c.levers.spilling < Spilling::state && budget >= c.fixed + c.carry + c.least();
+    for (std::size_t i = 1; i + 1 < sizes_.size() && !fits; ++i) add(sizes_[i], away);
   }
 
   // False where the function does not take parts of this size.
-  bool add(std::int64_t rows, Levers levers) {
-    if (rows == examples_) {
-      add_taken(rows, levers);
-      return true;
-    }
-    return refusal(rows, [&] { add_taken(rows, levers); }).empty();
+  bool add(std::int64_t rows, const std::vector<Levers>& ways) {
+    const DType stored = ways.front().stored;
+    const std::optional<Traced> traced = passes_.traced(rows, stored);
+    if (!traced) return false;
+    if (traced->stored != stored && !options_.approximate.always) return true;  // as without
+    const std::size_t first = candidates_.size();
+    candidates_.resize(first + ways.size());
+    pool::parallel_for(ways.size(), 1, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) {
+        Levers levers = ways[i];
+        levers.stored = traced->stored;
+        candidates_[first + i] = candidate(*traced, levers, close_);
+      }
+    });
+    return true;
   }
 
-  void add_taken(std::int64_t rows, Levers levers) {
-    if (levers.stored != DType::f32 && !stores(rows, levers.stored)) {  // what it is without
-      if (!options_.approximate.always) return;
-      levers.stored = DType::f32;
-    }
+  Candidate candidate(const Traced& traced, Levers levers, bool deep,
+                      std::vector<Searched>* schedules = nullptr) const {
     Candidate c;
-    c.rows = rows;
-    c.parts = (examples_ + rows - 1) / rows;
+    c.rows = traced.rows;
+    c.parts = traced.parts;
     c.levers = levers;
-    const std::vector<Searched> passes = searched(rows, levers);
+    c.deep = deep;
+    c.effort = (!deep         ? kLook
+                : c.parts > 1 ? kCloseParts
+                              : kClose) *
+               (beside(levers.stored) ? kBeside : 1);
+    std::vector<Searched> passes = passes_.searched(traced, levers, c.effort);
     if (c.parts > 1) {
-      c.label = !split_.mixed.empty() ? Allow::approximate
-                : split_.same_bits    ? Allow::same_bits
-                                      : Allow::same_gradient;
+      const SplitAnswer& split = passes_.split();
+      c.label = !split.mixed.empty() ? Allow::approximate
+                : split.same_bits    ? Allow::same_bits
+                                     : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
     if (levers.stored != DType::f32) c.label = Allow::approximate;
@@ -309,55 +164,101 @@ class Planner {
     c.fixed = around_.reserve + c.given;
     if (levers.spilling != Spilling::none) c.fixed += around_.spill_memory;
     if (levers.spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
-    for (const Searched& s : passes) c.passes.push_back(s.frontier->points());
-    c.by_rows = passes.back().trace.rowwise.size();
-    sample(c, passes);
-    // Only what can be the smallest is packed to know.
-    if (c.fixed + c.carry + c.least() < minimum_) {
-      const std::uint64_t bytes = c.fixed + arena_of(packed(passes, c.least(), c.carry));
-      if (bytes < minimum_) smallest_ = candidates_.size();
-      minimum_ = std::min(minimum_, bytes);
+    for (const Searched& s : passes) {
+      c.passes.push_back(s.frontier->points());
+      c.streamed.push_back(s.lowered.streamed_bytes);
     }
-    candidates_.push_back(std::move(c));
+    c.by_rows = passes.back().trace.rowwise.size();
+    if (schedules) *schedules = std::move(passes);
+    return c;
+  }
+
+  // The schedules of a candidate: those at hand, or searched again.
+  const std::vector<Searched>& schedules(std::size_t which) {
+    for (const AtHand& h : at_hand_)
+      if (h.of == which) return h.passes;
+    const Candidate& c = candidates_[which];
+    at_hand_.clear();
+    at_hand_.push_back(
+        {which, passes_.searched(*passes_.traced(c.rows, c.levers.stored), c.levers, c.effort)});
+    return at_hand_.back().passes;
+  }
+
+  // Searches more closely, two at a time; what it finds is taken where it is better at this load.
+  void deepen(const std::vector<std::size_t>& which, const std::vector<std::uint64_t>& load) {
+    at_hand_.clear();
+    std::vector<Traced> traced;
+    for (const std::size_t i : which)
+      traced.push_back(*passes_.traced(candidates_[i].rows, candidates_[i].levers.stored));
+    std::vector<Candidate> close(which.size());
+    std::vector<std::vector<Searched>> found(which.size());
+    const auto search = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t k = begin; k < end; ++k)
+        close[k] = candidate(traced[k], candidates_[which[k]].levers, true, &found[k]);
+    };
+    if (which.size() == 1) {
+      search(0, 1);
+    } else {
+      pool::parallel_for(which.size(), 1, search);
+    }
+    for (std::size_t k = 0; k < which.size(); ++k) {
+      Candidate& c = candidates_[which[k]];
+      c.deep = true;
+      const bool better = load[k] < c.least() ? close[k].least() <= c.least()
+                                              : close[k].least() <= load[k] &&
+                                                    close[k].seconds(load[k]) <= c.seconds(load[k]);
+      if (!better) continue;
+      c = std::move(close[k]);
+      at_hand_.push_back({which[k], std::move(found[k])});
+    }
+  }
+
+  // Candidates that may be the smallest are searched closely; only what can be is packed to know.
+  void find_minimum() {
+    const auto bytes = [&](std::size_t i) {
+      return candidates_[i].fixed + candidates_[i].carry + candidates_[i].least();
+    };
+    const auto order = [&](const auto& key) {
+      std::vector<std::size_t> result(candidates_.size());
+      std::iota(result.begin(), result.end(), std::size_t{0});
+      std::stable_sort(result.begin(), result.end(),
+                       [&](std::size_t a, std::size_t b) { return key(a) < key(b); });
+      return result;
+    };
+    if (!close_) {
+      // A close search has found half of the load, but not less.
+      const std::vector<std::size_t> hopeful =
+          order([&](std::size_t i) { return bytes(i) - candidates_[i].least() / 2; });
+      std::vector<std::size_t> some = {order(bytes).front()};
+      for (const std::size_t i : hopeful)
+        if (some.size() < kAtOnce && i != some[0] &&
+            bytes(i) - candidates_[i].least() / 2 < bytes(some[0]))
+          some.push_back(i);
+      deepen(some, std::vector<std::uint64_t>(some.size()));
+    }
+    for (const std::size_t i : order(bytes)) {
+      if (bytes(i) >= minimum_) break;
+      const Candidate& c = candidates_[i];
+      const std::uint64_t all = c.fixed + arena_of(packed(schedules(i), c.least(), c.carry));
+      if (all < minimum_) minimum_ = all, smallest_ = i;
+    }
   }
 
   // What the program holds that is neither the step's nor its data: its own tensors, other models.
   // Rounded, so that a scalar more or less does not move the smallest budget.
   std::uint64_t others() const {
     std::uint64_t own = 0;
-    for (const Variable& v : whole_.variables)
+    for (const Variable& v : passes_.whole().variables)
       if (v.in_memory()) own += v.spec().bytes();
-    for (const Tensor& t : whole_.constants) own += t.spec().bytes();
+    for (const Tensor& t : passes_.whole().constants) own += t.spec().bytes();
     constexpr std::uint64_t kStep = 64 << 10;
     return around_.others > own ? (around_.others - own) / kStep * kStep : 0;
   }
 
-  // Some points of the frontier, evenly from the smallest to the fastest, with what they do.
-  static void sample(Candidate& c, const std::vector<Searched>& passes) {
-    std::vector<std::uint64_t> loads;
-    for (const auto& points : c.passes)
-      for (const Frontier::Point& p : points)
-        if (p.load >= c.least()) loads.push_back(p.load);
-    std::sort(loads.begin(), loads.end());
-    loads.erase(std::unique(loads.begin(), loads.end()), loads.end());
-    const std::size_t count = std::min<std::size_t>(loads.size(), kSamples);
-    for (std::size_t i = 0; i < count; ++i) {
-      Sample s;
-      s.load = loads[count > 1 ? i * (loads.size() - 1) / (count - 1) : 0];
-      for (std::size_t k = 0; k < passes.size(); ++k) {
-        const Schedule schedule = passes[k].frontier->at(s.load);
-        const auto times = static_cast<std::uint64_t>(c.times(k));
-        s.recomputed += schedule.recomputed * times;
-        s.written += (schedule.written + passes[k].lowered.streamed_bytes) * times;
-        s.read += (schedule.read + passes[k].lowered.streamed_bytes) * times;
-      }
-      c.samples.push_back(s);
-    }
-  }
-
   std::uint64_t results() const {
     std::uint64_t bytes = 0;
-    for (const trace::Id id : whole_.results) bytes += aligned(whole_.values[id].spec.bytes());
+    for (const trace::Id id : passes_.whole().results)
+      bytes += aligned(passes_.whole().values[id].spec.bytes());
     return bytes;
   }
 
@@ -367,7 +268,7 @@ class Planner {
     w.seconds = c.seconds(s.load);
     w.rows = c.rows;
     w.split = c.parts > 1;
-    w.mixed = w.split && !split_.mixed.empty();
+    w.mixed = w.split && !passes_.split().mixed.empty();
     w.label = c.label;
     w.activations = c.levers.stored;
     w.state_spilled = c.levers.spilling >= Spilling::state;
@@ -379,7 +280,7 @@ class Planner {
   }
 
   struct Line {
-    const Candidate* of;
+    std::size_t of;  // which candidate
     Sample sample;
     std::uint64_t budget;  // as far as the load tells; packing takes a little more
     double seconds;
@@ -389,9 +290,12 @@ class Planner {
   // line.
   std::vector<Line> lines() const {
     std::vector<Line> all, best, thinned;
-    for (const Candidate& c : candidates_)
-      for (const Sample& s : c.samples)
-        all.push_back({&c, s, std::max(minimum_, c.fixed + c.carry + s.load), c.seconds(s.load)});
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      const Candidate& c = candidates_[i];
+      for (const std::uint64_t load : c.loads(kSamples))
+        all.push_back(
+            {i, c.sample(load), std::max(minimum_, c.fixed + c.carry + load), c.seconds(load)});
+    }
     std::sort(all.begin(), all.end(), [](const Line& a, const Line& b) {
       return std::tie(a.budget, a.seconds) < std::tie(b.budget, b.seconds);
     });
@@ -405,7 +309,7 @@ class Planner {
 
   std::vector<Way> frontier() const {
     std::vector<Way> ways;
-    for (const Line& l : lines()) ways.push_back(way_of(*l.of, l.budget, l.sample));
+    for (const Line& l : lines()) ways.push_back(way_of(candidates_[l.of], l.budget, l.sample));
     return ways;
   }
 
@@ -413,13 +317,14 @@ class Planner {
   std::string hint() {
     if (options_.approximate.activations != DType::f32) return {};
     const std::uint64_t exact = minimum_;
-    const std::size_t count = candidates_.size();
-    const std::int64_t rows = candidates_[smallest_].rows;
-    Levers levers = candidates_[smallest_].levers;
+    const Candidate& c = candidates_[smallest_];
+    const std::optional<Traced> traced = passes_.traced(c.rows, DType::bf16);
+    if (traced->stored == DType::f32) return {};
+    Levers levers = c.levers;
     levers.stored = DType::bf16;
-    add(rows, levers);
-    const std::uint64_t rounded = std::exchange(minimum_, exact);
-    candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(count), candidates_.end());
+    std::vector<Searched> passes;
+    const Candidate half = candidate(*traced, levers, true, &passes);
+    const std::uint64_t rounded = half.fixed + arena_of(packed(passes, half.least(), half.carry));
     if (rounded + exact / kWorthAHint > exact) return {};
     return fmt::format(
         "\n  {:>10}  with activations in bf16 (approximate), if you allow it: "
@@ -438,8 +343,7 @@ class Planner {
         fmt::format(
             "the budget of {} ({} bytes) is too small: the smallest that does is {} ({} bytes); "
             "ways to fit, each with its time and label:{}",
-            to_string(ByteSize{p.budget}), p.budget, enough(p.minimum), p.minimum,
-            menu),
+            to_string(ByteSize{p.budget}), p.budget, enough(p.minimum), p.minimum, menu),
         p.minimum);
   }
 
@@ -450,46 +354,79 @@ class Planner {
     const double seconds = c.seconds(load), simplest = candidates_.front().seconds(kOutside);
     const double believed =
         seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
-    const bool mixed = c.parts > 1 && !split_.mixed.empty();
+    const bool mixed = c.parts > 1 && !passes_.split().mixed.empty();
     return mixed || beside(c.levers.stored) ? believed / kWorthRounding : believed;
+  }
+
+  std::uint64_t room(const Candidate& c, std::uint64_t budget) const {
+    return budget == kOutside           ? kOutside
+           : budget < c.fixed + c.carry ? 0
+                                        : budget - c.fixed - c.carry;
+  }
+
+  // A size of parts half-way between this one and the next larger that was tried, or else the next
+  // smaller; false where there is none.
+  bool add_between(std::int64_t rows, Levers levers) {
+    const std::int64_t all = passes_.examples();
+    std::int64_t larger = all + 1, smaller = 0;
+    for (const Candidate& c : candidates_) {
+      if (c.rows > rows) larger = std::min(larger, c.rows);
+      if (c.rows < rows) smaller = std::max(smaller, c.rows);
+    }
+    const auto add_even = [&](std::int64_t low, std::int64_t high) {  // parts as even as can be
+      if (low < 1 || high > all) return false;
+      const double middle = std::sqrt(static_cast<double>(low) * static_cast<double>(high));
+      const auto parts = static_cast<std::int64_t>(std::round(static_cast<double>(all) / middle));
+      const std::int64_t even = (all + parts - 1) / parts;
+      return even > low && even < high && add(even, {levers});
+    };
+    levers.by_rows = false;
+    return add_even(rows, larger) || add_even(smaller, rows);
   }
 
   // The fastest candidate; where packing takes more than its load, the next smaller schedule.
   void choose(Plan& result) {
     const std::uint64_t budget = result.budget ? result.budget : kOutside;
     std::vector<std::uint64_t> limit;
-    for (const Candidate& c : candidates_)
-      limit.push_back(budget == kOutside           ? kOutside
-                      : budget < c.fixed + c.carry ? 0
-                                                   : budget - c.fixed - c.carry);
-    std::vector<Searched> passes;
-    const Candidate* searched_of = nullptr;
+    int between = options_.rows > 0 || budget == kOutside ? kBetween : 0;
     for (;;) {
-      const Candidate* best = nullptr;
-      std::size_t at = 0;
-      for (std::size_t i = 0; i < candidates_.size(); ++i) {
-        const Candidate& c = candidates_[i];
-        if (limit[i] < c.least()) continue;
-        if (!best || judged(c, limit[i]) < judged(*best, limit[at])) {
-          best = &c;
-          at = i;
+      for (std::size_t i = limit.size(); i < candidates_.size(); ++i)
+        limit.push_back(room(candidates_[i], budget));
+      std::vector<std::size_t> order;  // of those that fit, the fastest first
+      for (std::size_t i = 0; i < candidates_.size(); ++i)
+        if (limit[i] >= candidates_[i].least()) order.push_back(i);
+      if (order.empty()) refuse(result);
+      const auto seconds = [&](std::size_t i) { return judged(candidates_[i], limit[i]); };
+      std::stable_sort(order.begin(), order.end(),
+                       [&](std::size_t a, std::size_t b) { return seconds(a) < seconds(b); });
+      const std::size_t at = order.front();
+      if (between < kBetween && sizes_.size() > 1) {
+        ++between;
+        if (add_between(candidates_[at].rows, candidates_[at].levers)) continue;
+      }
+      if (budget != kOutside && !candidates_[at].deep) {
+        std::vector<std::size_t> some;
+        std::vector<std::uint64_t> loads;
+        for (const std::size_t i : order) {
+          if (some.size() == kAtOnce || seconds(i) * kHope > seconds(at)) break;
+          if (candidates_[i].deep) continue;
+          some.push_back(i);
+          loads.push_back(limit[i]);
         }
+        deepen(some, loads);
+        continue;
       }
-      if (!best) refuse(result);
-      if (searched_of != best) {
-        searched_of = best;
-        passes = searched(best->rows, best->levers);
-      }
-      std::vector<Program> programs = packed(passes, limit[at], best->carry);
+      const Candidate& best = candidates_[at];
+      std::vector<Program> programs = packed(schedules(at), limit[at], best.carry);
       const std::uint64_t arena = arena_of(programs);
-      if (budget != kOutside && best->fixed + arena > budget) {
+      if (budget != kOutside && best.fixed + arena > budget) {
         std::uint64_t most = 0;
-        for (const auto& points : best->passes)
+        for (const auto& points : best.passes)
           most = std::max(most, Candidate::point(points, limit[at]).load);
         limit[at] = most - 1;
         continue;
       }
-      finish(result, *best, limit[at], std::move(programs), arena);
+      finish(result, best, limit[at], std::move(programs), arena);
       return;
     }
   }
@@ -500,34 +437,27 @@ class Planner {
     p.resident = p.programs.back().resident;
     p.arena = arena - p.resident;
     if (c.parts > 1) {
-      p.result_carries = split_.result_carries;
+      p.result_carries = passes_.split().result_carries;
       for (std::size_t i = 0; i < p.result_carries.size(); ++i)
         if (p.result_carries[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
     }
-    for (const trace::Id id : whole_.results) p.result_specs.push_back(whole_.values[id].spec);
+    for (const trace::Id id : passes_.whole().results)
+      p.result_specs.push_back(passes_.whole().values[id].spec);
     p.carry_bytes = c.carry;
-    Sample now{load, 0, 0, 0};
-    for (std::size_t i = 0; i < p.programs.size(); ++i) {
-      const Schedule& s = p.programs[i].schedule;
-      const auto times = static_cast<std::uint64_t>(c.times(i));
-      now.recomputed += s.recomputed * times;
-      now.written += (s.written + p.programs[i].lowered.streamed_bytes) * times;
-      now.read += (s.read + p.programs[i].lowered.streamed_bytes) * times;
-    }
-    p.way = way_of(c, c.fixed + arena, now);
+    p.way = way_of(c, c.fixed + arena, c.sample(load));
     if (p.way.mixed)
-      p.approximate = fmt::format("each part is a batch of its own: {}", split_.mixed);
+      p.approximate = fmt::format("each part is a batch of its own: {}", passes_.split().mixed);
     if (c.levers.stored != DType::f32) {
-      const trace::StoredHalf half = trace::stored_half(last_part(c.rows), c.levers.stored);
+      const trace::StoredHalf half =
+          trace::stored_half(passes_.traced(c.rows, DType::f32)->passes.back(), c.levers.stored);
       if (!p.approximate.empty()) p.approximate += "; ";
-      p.approximate += fmt::format("activations stored in {}: {} of them, {} instead of {}",
-                                   name(c.levers.stored), half.values,
-                                   to_string(ByteSize{half.before / 2}),
-                                   to_string(ByteSize{half.before}));
+      p.approximate += fmt::format(
+          "activations stored in {}: {} of them, {} instead of {}", name(c.levers.stored),
+          half.values, to_string(ByteSize{half.before / 2}), to_string(ByteSize{half.before}));
     }
     for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
-      p.runs.push_back(
-          {c.parts > 1 && i == c.parts - 1 ? 1 : 0, row, std::min(c.rows, examples_ - row)});
+      p.runs.push_back({c.parts > 1 && i == c.parts - 1 ? 1 : 0, row,
+                        std::min(c.rows, passes_.examples() - row)});
     std::uint64_t offset = 0;
     if (c.parts > 1) {
       const trace::Trace& last = p.programs.back().trace;
@@ -554,22 +484,23 @@ class Planner {
         [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
     describe_peak(*largest, f);
     if (c.levers.spilling < Spilling::state)
-      for (const Variable& v : whole_.variables)
+      for (const Variable& v : passes_.whole().variables)
         f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
     f.at_peak[static_cast<int>(Category::data)] += c.given;
   }
 
-  const TraceRows& trace_rows_;
-  std::int64_t examples_;
   const CompileOptions& options_;
   const Surroundings& around_;
-  const Machine& machine_;
-  trace::Trace whole_;
-  SplitAnswer split_;
+  Passes passes_;
+  bool close_ = false;  // every candidate is searched closely, not only those that matter
   std::vector<std::int64_t> sizes_;
-  bool by_rows_ = false;  // some gradient can be made row by row
   std::vector<Candidate> candidates_;
+  struct AtHand {
+    std::size_t of;  // which candidate
+    std::vector<Searched> passes;
+  };
+  std::vector<AtHand> at_hand_;
   std::uint64_t minimum_ = kOutside;
   std::size_t smallest_ = 0;  // the candidate that reaches it
 };

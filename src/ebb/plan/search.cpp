@@ -6,11 +6,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ebb/plan/bulk.hpp"
 #include "ebb/plan/compose.hpp"
-#include "ebb/plan/descent.hpp"
 #include "ebb/plan/front.hpp"
-#include "ebb/plan/refine.hpp"
+#include "ebb/plan/walk.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -113,147 +111,22 @@ Schedule Frontier::at(std::uint64_t budget) const {
 
 namespace {
 
-// Sizes at which the search changes its ways: every neighbour of every plan is tried up to `kClose`
-// nodes, plans are shaken and all levels of tiles walked up to `kShaken`, and two orders are
-// followed up to `kOrders`.
-constexpr Id kClose = 64, kShaken = 400, kOrders = 2000;
-// A small graph may be a hard one: so much more work goes into it, while that finds better plans.
-constexpr std::uint64_t kHard = 8;
+constexpr Id kOrders = 2000;            // nodes: up to here two orders are followed
 constexpr std::size_t kMostLevels = 6;  // of tiles: down to a 64th of the scratch
 
-class Walk {
- public:
-  Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, Front& front)
-      : g_(graph), order_(order), options_(options), front_(front) {
-    replayer_(start_, all_);
-    offer(start_, all_);
+// What the extras of a plan come to.
+Frontier::Point told(const Ordered& g, const Extras& extras) {
+  Frontier::Point p;
+  std::set<Id> seen;
+  for (const Extra& e : extras) {
+    p.recomputed += e.is_run();
+    if (e.is_run()) continue;
+    const Id b = e.buffer();
+    p.read += g.bytes[b];
+    if (seen.insert(b).second && (!g.state[b] || g.updated_at[b] != kNone)) p.written += g.bytes[b];
   }
-
-  std::uint64_t peak() const { return all_.peak; }  // with everything kept
-
-  void search(std::uint64_t work) {
-    const std::uint64_t start = replayer_.work;
-    // What is left up to a part of the work.
-    const auto left = [&](double part) {
-      const auto until = start + static_cast<std::uint64_t>(static_cast<double>(work) * part);
-      return until - std::min(until, replayer_.work);
-    };
-    constexpr Score kScores[] = {{true, true}, {false, false}, {true, false}, {false, true}};
-    if (g_.nodes <= kClose) {
-      for (const double ratio : {0.0, 0.1}) {
-        for (const Score& score : kScores) down(score, ratio, left(0.4));
-      }
-    } else {  // coarse first, so that the lowest load is reached; then finer while there is time
-      for (const double ratio : {0.12, 0.05}) {
-        for (const Score& score : kScores) down(score, ratio, left(0.7) / 2);
-      }
-      if (options_.recompute) begin_in_bulk(left(0.85));
-    }
-    if (g_.nodes <= kShaken) {
-      Refine(g_, order_, replayer_, descent_, front_, options_.recompute)(
-          options_.floor, g_.nodes <= kClose ? kHard * work : left(0.95), work / 2,
-          g_.nodes <= kClose);
-    }
-    fill(left(1));
-  }
-
- private:
-  void offer(const Extras& extras, const Replay& r) {
-    if (r.valid) front_.offer(r.peak, r.seconds, order_, extras);
-  }
-
-  // Down from plans made in one go, where these are on the front.
-  void begin_in_bulk(std::uint64_t work) {
-    const std::uint64_t limit = replayer_.work + work;
-    std::vector<std::pair<std::uint64_t, Extras>> begins;  // by load
-    Replay r;
-    for (const double price : prices(g_, all_)) {
-      for (const bool spill : {false, true}) {
-        if (spill && !g_.spill.allowed) continue;
-        Extras extras = in_bulk(g_, all_, {price, spill});
-        if (extras.empty()) continue;
-        apply(extras, start_, {});
-        replayer_(extras, r);
-        if (!r.valid || !front_.offer(r.peak, r.seconds, order_, extras)) continue;
-        begins.emplace_back(r.peak, std::move(extras));
-      }
-    }
-    std::sort(begins.begin(), begins.end());
-    for (std::size_t i = 0; i < begins.size() && replayer_.work < limit; ++i) {
-      replayer_(begins[i].second, r);
-      down({true, true}, 0.05, (limit - replayer_.work) / (begins.size() - i),
-           std::move(begins[i].second), r);
-    }
-  }
-
-  void down(Score score, double ratio, std::uint64_t work) {
-    down(score, ratio, work, start_, all_);
-  }
-  // From a plan to the lowest load it finds, each time lower by `ratio`, or by as little as there
-  // is.
-  void down(Score score, double ratio, std::uint64_t work, Extras extras, Replay r) {
-    const std::uint64_t limit = replayer_.work + work;
-    descent_.begin();
-    Extras next;
-    std::uint64_t peak = r.peak;
-    while (peak > options_.floor && replayer_.work < limit) {
-      const auto step = static_cast<std::uint64_t>(static_cast<double>(peak - g_.base) * ratio);
-      const std::uint64_t target =
-          std::max(options_.floor, peak - std::max<std::uint64_t>(step, 1));
-      next = extras;
-      const bool reached = descent_.lower(next, r, target, score, limit - replayer_.work);
-      if (reached) descent_.restore(next, r, target);
-      offer(next, r);
-      if (!reached) {
-        if (ratio < 0.005) break;
-        ratio /= 4;
-        replayer_(extras, r);
-        continue;
-      }
-      std::swap(extras, next);
-      peak = r.peak;
-    }
-  }
-
-  // Between neighbours on the front that are far apart in time: the lower one with as much taken
-  // back as there is room for.
-  void fill(std::uint64_t work) {
-    const std::uint64_t limit = replayer_.work + work;
-    Replay r;
-    std::set<std::pair<std::uint64_t, std::uint64_t>> tried;
-    while (replayer_.work < limit) {
-      const Front::Plans& plans = front_.plans();
-      double widest = 0;
-      auto best = plans.end();
-      std::uint64_t middle = 0;
-      for (auto low = plans.begin(); std::next(low) != plans.end(); ++low) {
-        const auto high = std::next(low);
-        const std::uint64_t target = low->first + (high->first - low->first) / 2;
-        const double apart = low->second.seconds - high->second.seconds;
-        if (low->second.order != order_ || apart <= widest || target == low->first) continue;
-        if (tried.contains({low->first, high->first})) continue;
-        widest = apart;
-        best = low;
-        middle = target;
-      }
-      if (best == plans.end()) break;
-      tried.insert({best->first, std::next(best)->first});
-      Extras extras = best->second.extras;
-      replayer_(extras, r);
-      descent_.restore(extras, r, middle);
-      offer(extras, r);
-    }
-  }
-
-  const Ordered& g_;
-  std::size_t order_;
-  const SearchOptions& options_;
-  Front& front_;
-  Extras start_ = needed_reads(g_);
-  Replayer replayer_{g_};
-  Descent descent_{g_, replayer_, options_.recompute};
-  Replay all_;
-};
+  return p;
+}
 
 }  // namespace
 
@@ -296,11 +169,14 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
   std::vector<Frontier::Point> points;
   for (const auto& [load, plan] : front.plans()) {
     Frontier::Record::Entry entry{plan.order, plan.extras, {}};
-    Frontier::Point point{load, plan.seconds};
+    Frontier::Point point = told(record->orders[plan.order], plan.extras);
+    point.load = load;
+    point.seconds = plan.seconds;
     if (const std::uint8_t level = record->level_of[plan.order]; level > 0) {
       Schedule schedule = record->schedule(entry);
       record->enlarge(entry, schedule, level);
-      point = {schedule.load, schedule.seconds};
+      point.load = schedule.load;
+      point.seconds = schedule.seconds;
     }
     if (!points.empty() && point.seconds >= points.back().seconds) continue;
     while (!points.empty() && points.back().load >= point.load) {

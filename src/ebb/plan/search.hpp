@@ -30,9 +30,10 @@ struct SearchOptions {
 
 class Frontier {
  public:
-  struct Point {
+  struct Point {  // as its schedule says
     std::uint64_t load = 0;
     double seconds = 0;
+    std::uint64_t recomputed = 0, written = 0, read = 0;
     bool operator==(const Point&) const = default;
   };
 

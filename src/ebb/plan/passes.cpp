@@ -1,0 +1,199 @@
+#include "ebb/plan/passes.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ebb/base/pool.hpp"
+#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/fuse.hpp"
+#include "ebb/trace/passes.hpp"
+#include "ebb/trace/sparse.hpp"
+#include "ebb/trace/store_half.hpp"
+
+namespace ebb::plan {
+namespace {
+
+constexpr std::size_t kManyCalls = 1500;  // from here on sizes are never fine
+constexpr double kEffortForOrder = 0.01;  // where nothing but the order can change
+constexpr double kTransferSeconds = 20e-6;
+constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
+
+}  // namespace
+
+Passes::Passes(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
+               const Machine& machine)
+    : trace_rows_(trace_rows), examples_(examples), options_(options), machine_(machine) {
+  whole_ = trace::simplified(trace_rows_(examples_, trace::Part::whole));
+  whole_.carry.clear();
+  ask_whether_split();
+  whole_ = trace::folded(whole_);
+  by_rows_ = options_.by_rows && !(may_split_ && options_.rows > 0) &&
+             !with_gradients_by_rows(with_sparse_updates(whole_)).rowwise.empty();
+}
+
+void Passes::ask_whether_split() {
+  const bool asked = options_.rows > 0;
+  if (asked && !is_batch()) cannot_be_asked("its inputs have no first axis in common");
+  if (examples_ < 2 || !options_.split || (asked && options_.rows >= examples_)) return;
+  // Not one row: what is made for each row of one is no larger than what it is made of.
+  const std::int64_t half = options_.rows > 1 ? options_.rows
+                            : examples_ > 2   ? (examples_ + 1) / 2
+                                              : 3;
+  const std::string refused = refusal(half, [&] {
+    const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
+    split_ = can_split(part, half, whole_, examples_);
+    if (split_.possible || !options_.split_mixed) return;
+    const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
+    split_ = can_split(part, half, more, half + 1, true);
+  });
+  if (!refused.empty()) split_.reason = refused;
+  if (asked && !split_.possible) cannot_be_asked(split_.reason);
+  may_split_ = split_.possible && (options_.allow != Allow::same_bits || split_.same_bits);
+  if (asked && !may_split_)
+    cannot_be_asked(fmt::format("with .allow = same_bits: {}", split_.reason));
+}
+
+std::vector<std::int64_t> Passes::sizes(bool fine) const {
+  std::vector<std::int64_t> result = {examples_};
+  if (!may_split_) return result;
+  if (options_.rows > 0) return {options_.rows};
+  fine = fine && whole_.calls.size() <= kManyCalls;
+  for (std::int64_t parts = fine ? 2 : 4; parts <= examples_; parts *= fine ? 2 : 4) {
+    for (const std::int64_t p : {parts, parts + parts / 2}) {
+      const std::int64_t rows = (examples_ + p - 1) / p;
+      if (rows < result.back() && (p == parts || fine)) result.push_back(rows);
+    }
+  }
+  if (result.back() != 1) result.push_back(1);
+  return result;
+}
+
+bool Passes::is_batch() const {
+  for (const Spec& s : whole_.inputs)
+    if (s.rank() == 0 || s.shape[0] != whole_.inputs[0].shape[0]) return false;
+  return !whole_.inputs.empty();
+}
+
+void Passes::cannot_be_asked(const std::string& reason) const {
+  throw Error(fmt::format("compile: .rows is {}, but the batch cannot be taken in parts: {}",
+                          options_.rows, reason));
+}
+
+// `f` traces the function for so many rows, which nobody has asked for: what it says where it does
+// not take them, or nothing.
+std::string Passes::refusal(std::int64_t rows, const std::function<void()>& f) const {
+  try {
+    f();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error& e) {
+    if (options_.rows > 0)
+      throw Error(
+          fmt::format("compile: .rows is {}, but the function does not take {} of the {} "
+                      "rows: {}",
+                      options_.rows, rows, examples_, e.what()));
+    return fmt::format("the function does not take {} of the {} rows: {}", rows, examples_,
+                       e.what());
+  }
+  return {};
+}
+
+// The part that ends a step; of all rows, it is the whole.
+trace::Trace Passes::last_part(std::int64_t rows) const {
+  if (rows == examples_) return whole_;
+  return trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last)));
+}
+
+std::optional<Traced> Passes::traced(std::int64_t rows, DType stored) const {
+  Traced result{rows, (examples_ + rows - 1) / rows, DType::f32, {}};
+  const auto part = [&](std::int64_t count) {
+    trace::Trace last = last_part(count);
+    if (stored == DType::f32) return last;
+    trace::StoredHalf half = trace::stored_half(last, stored);
+    if (half.values > 0) result.stored = stored;
+    return half.values > 0 ? std::move(half.trace) : std::move(last);
+  };
+  const auto all = [&] {
+    const std::int64_t last = examples_ - (result.parts - 1) * rows;
+    trace::Trace full = part(rows);
+    if (result.parts > 1) {
+      result.passes.push_back(
+          trace::part_only(full, split_.result_carries, split_.assigned_in_parts));
+    }
+    result.passes.push_back(last == rows ? std::move(full) : part(last));
+  };
+  if (rows == examples_) {
+    all();
+  } else if (!refusal(rows, all).empty()) {
+    return std::nullopt;
+  }
+  return result;
+}
+
+bool Passes::streams() const { return !lower(whole_, machine_, true, true).streams.empty(); }
+
+// What a last part can leave in the file: large, and not to be given back as a result.
+std::vector<Variable> Passes::can_be_away(const trace::Trace& last, bool streamed) const {
+  const Lowered lowered = lower(last, machine_, true, streamed);
+  std::vector<bool> used(lowered.graph.buffers.size());
+  for (const Node& node : lowered.graph.nodes)
+    for (const auto* list : {&node.in, &node.updates})
+      for (const Id b : *list) used[b] = true;
+  std::vector<bool> in_parts(last.variables.size());  // what every part goes on from
+  for (std::size_t a = 0; a < last.assigns.size(); ++a)
+    if (a < split_.assigned_in_parts.size() && split_.assigned_in_parts[a])
+      in_parts[last.assigns[a].variable] = true;
+  std::vector<Variable> away;
+  for (std::size_t b = 0; b < used.size(); ++b) {
+    const Buffer& buffer = lowered.graph.buffers[b];
+    if (!used[b] || buffer.origin != Origin::state || !buffer.spillable || buffer.kept) continue;
+    const trace::Id variable = last.values[lowered.value_of[b]].index;
+    if (!in_parts[variable]) away.push_back(last.variables[variable]);
+  }
+  return away;
+}
+
+std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, double effort) const {
+  std::vector<Variable> away;
+  const bool parts = traced.parts > 1;
+  if (parts && levers.spilling >= Spilling::state)
+    away = can_be_away(traced.passes.back(), levers.spilling == Spilling::streamed);
+  std::vector<Searched> result(traced.passes.size());
+  pool::parallel_for(result.size(), 1, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      result[i] = searched(traced.passes[i], levers, effort, parts ? &away : nullptr);
+  });
+  return result;
+}
+
+// `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find a
+// variable where the others leave it.
+Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
+                          const std::vector<Variable>* away) const {
+  const Spilling spilling = levers.spilling;
+  trace = trace::with_sparse_updates(trace);
+  if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
+  Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
+  s.lowered = lower(s.trace, machine_, spilling >= Spilling::state, spilling == Spilling::streamed);
+  for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
+    Buffer& buffer = s.lowered.graph.buffers[b];
+    if (buffer.origin != Origin::state) continue;
+    const Variable& v = s.trace.variables[s.trace.values[s.lowered.value_of[b]].index];
+    buffer.away = std::find(away->begin(), away->end(), v) != away->end();
+    buffer.spillable = buffer.away;
+  }
+  SearchOptions o;
+  o.recompute = options_.recompute;
+  o.effort = options_.recompute || spilling != Spilling::none ? effort : kEffortForOrder;
+  o.spill.allowed = spilling != Spilling::none;
+  o.spill.state_allowed = spilling >= Spilling::state;
+  o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
+  o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
+  o.spill.seconds_per_transfer = kTransferSeconds;
+  o.spill.busy = kSpillCpu * std::min(machine_.spill_write, machine_.spill_read);
+  s.frontier = search(s.lowered.graph, o);
+  return s;
+}
+
+}  // namespace ebb::plan
