@@ -154,16 +154,22 @@ std::vector<Variable> Passes::can_be_away(const trace::Trace& last, bool streame
   return away;
 }
 
-std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, double effort) const {
+std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, double effort,
+                                       bool at_once) const {
   std::vector<Variable> away;
   const bool parts = traced.parts > 1;
   if (parts && levers.spilling >= Spilling::state)
     away = can_be_away(traced.passes.back(), levers.spilling == Spilling::streamed);
   std::vector<Searched> result(traced.passes.size());
-  pool::parallel_for(result.size(), 1, [&](std::size_t begin, std::size_t end) {
+  const auto search = [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
       result[i] = searched(traced.passes[i], levers, effort, parts ? &away : nullptr);
-  });
+  };
+  if (at_once) {
+    pool::parallel_for(result.size(), 1, search);
+  } else {
+    search(0, result.size());
+  }
   return result;
 }
 
@@ -175,6 +181,7 @@ Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
   trace = trace::with_sparse_updates(trace);
   if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
   Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
+  trace = {};
   s.lowered = lower(s.trace, machine_, spilling >= Spilling::state, spilling == Spilling::streamed);
   for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
     Buffer& buffer = s.lowered.graph.buffers[b];

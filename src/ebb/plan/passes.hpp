@@ -39,8 +39,9 @@ class Passes {
   // Nothing where the function does not take parts of this size, which nobody has asked for.
   std::optional<Traced> traced(std::int64_t rows, DType stored) const;
 
-  // Pure, and safe on several threads at once.
-  std::vector<Searched> searched(const Traced& traced, Levers levers, double effort) const;
+  // Pure, and safe on several threads at once; so are its passes, where that is asked for.
+  std::vector<Searched> searched(const Traced& traced, Levers levers, double effort,
+                                 bool at_once) const;
 
   // Whether some gradient of the whole batch can be made row by row.
   bool by_rows() const { return by_rows_; }

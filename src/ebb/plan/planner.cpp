@@ -21,8 +21,11 @@ namespace {
 // A first look at every candidate; and a close one at those that matter: the smallest, for the
 // smallest budget there is, and the fastest for the budget at hand. Of parts there are two passes.
 constexpr double kLook = 0.05, kClose = 1, kCloseParts = 0.3;
-constexpr double kBeside = 0.25;     // of these, for ways that round beside those that do not
-constexpr std::size_t kAtOnce = 2;   // candidates that are looked at closely
+constexpr double kBeside = 0.25;    // of these, for ways that round beside those that do not
+constexpr std::size_t kAtOnce = 2;  // candidates that are looked at closely
+// Bytes that a search takes while it runs. It is done before the arena is there, in the memory that
+// the arena will take; where that is not enough for two searches at once, one goes after the other.
+constexpr std::uint64_t kMemoryOfACall = 8 << 10;
 constexpr double kHope = 0.7;        // of its time, that a close look may find
 constexpr int kBetween = 3;          // sizes of parts tried between two, for the fastest
 constexpr std::size_t kSamples = 8;  // of a candidate's frontier, to print
@@ -83,7 +86,13 @@ class Planner {
   }
 
   void find_candidates(std::uint64_t budget) {
+    std::uint64_t there = around_.reserve + around_.batches + others();
+    for (const Variable& v : passes_.whole().variables) there += v.spec().bytes();
+    const std::size_t calls = passes_.whole().calls.size();
+    at_once_ = budget == 0 || budget > there + kAtOnce * calls * kMemoryOfACall;
     sizes_ = passes_.sizes(close_);
+    // Where there is one way only, it is the one that matters.
+    if (sizes_.size() == 1 && !options_.spill && !passes_.by_rows()) close_ = true;
     const Approximate& asked = options_.approximate;
     const bool rounds = asked.activations != DType::f32 &&
                         passes_.traced(sizes_.front(), asked.activations)->stored != DType::f32;
@@ -130,12 +139,10 @@ class Planner {
     if (traced->stored != stored && !options_.approximate.always) return true;  // as without
     const std::size_t first = candidates_.size();
     candidates_.resize(first + ways.size());
-    pool::parallel_for(ways.size(), 1, [&](std::size_t begin, std::size_t end) {
-      for (std::size_t i = begin; i < end; ++i) {
-        Levers levers = ways[i];
-        levers.stored = traced->stored;
-        candidates_[first + i] = candidate(*traced, levers, close_);
-      }
+    each(ways.size(), [&](std::size_t i) {
+      Levers levers = ways[i];
+      levers.stored = traced->stored;
+      candidates_[first + i] = candidate(*traced, levers, close_);
     });
     return true;
   }
@@ -151,7 +158,7 @@ class Planner {
                 : c.parts > 1 ? kCloseParts
                               : kClose) *
                (beside(levers.stored) ? kBeside : 1);
-    std::vector<Searched> passes = passes_.searched(traced, levers, c.effort);
+    std::vector<Searched> passes = passes_.searched(traced, levers, c.effort, at_once_);
     if (c.parts > 1) {
       const SplitAnswer& split = passes_.split();
       c.label = !split.mixed.empty() ? Allow::approximate
@@ -179,37 +186,50 @@ class Planner {
       if (h.of == which) return h.passes;
     const Candidate& c = candidates_[which];
     at_hand_.clear();
-    at_hand_.push_back(
-        {which, passes_.searched(*passes_.traced(c.rows, c.levers.stored), c.levers, c.effort)});
+    at_hand_.push_back({which, passes_.searched(*passes_.traced(c.rows, c.levers.stored), c.levers,
+                                                c.effort, at_once_)});
     return at_hand_.back().passes;
   }
 
-  // Searches more closely, two at a time; what it finds is taken where it is better at this load.
+  // Searches more closely; what it finds is taken where it is better at this load.
   void deepen(const std::vector<std::size_t>& which, const std::vector<std::uint64_t>& load) {
     at_hand_.clear();
-    std::vector<Traced> traced;
-    for (const std::size_t i : which)
-      traced.push_back(*passes_.traced(candidates_[i].rows, candidates_[i].levers.stored));
-    std::vector<Candidate> close(which.size());
+    std::vector<std::optional<Traced>> traced(which.size());
     std::vector<std::vector<Searched>> found(which.size());
-    const auto search = [&](std::size_t begin, std::size_t end) {
-      for (std::size_t k = begin; k < end; ++k)
-        close[k] = candidate(traced[k], candidates_[which[k]].levers, true, &found[k]);
+    const auto trace = [&](std::size_t k) {
+      traced[k] = passes_.traced(candidates_[which[k]].rows, candidates_[which[k]].levers.stored);
     };
-    if (which.size() == 1) {
-      search(0, 1);
-    } else {
-      pool::parallel_for(which.size(), 1, search);
-    }
-    for (std::size_t k = 0; k < which.size(); ++k) {
+    if (at_once_)  // the function is called by one thread
+      for (std::size_t k = 0; k < which.size(); ++k) trace(k);
+    each(which.size(), [&](std::size_t k) {
+      if (!at_once_) {
+        for (std::size_t done = 0; done < k; ++done) found[done].clear();
+        trace(k);
+      }
       Candidate& c = candidates_[which[k]];
+      Candidate close = candidate(*traced[k], c.levers, true, &found[k]);
+      traced[k].reset();
       c.deep = true;
-      const bool better = load[k] < c.least() ? close[k].least() <= c.least()
-                                              : close[k].least() <= load[k] &&
-                                                    close[k].seconds(load[k]) <= c.seconds(load[k]);
-      if (!better) continue;
-      c = std::move(close[k]);
-      at_hand_.push_back({which[k], std::move(found[k])});
+      const bool better = load[k] < c.least() ? close.least() <= c.least()
+                                              : close.least() <= load[k] &&
+                                                    close.seconds(load[k]) <= c.seconds(load[k]);
+      if (better) c = std::move(close);
+      if (!better) found[k].clear();
+    });
+    for (std::size_t k = 0; k < which.size(); ++k)
+      if (!found[k].empty()) at_hand_.push_back({which[k], std::move(found[k])});
+  }
+
+  // At once, where there is memory for that.
+  template <class F>
+  void each(std::size_t count, F&& f) const {
+    const auto some = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) f(i);
+    };
+    if (at_once_ && count > 1) {
+      pool::parallel_for(count, 1, some);
+    } else {
+      some(0, count);
     }
   }
 
@@ -493,7 +513,8 @@ class Planner {
   const CompileOptions& options_;
   const Surroundings& around_;
   Passes passes_;
-  bool close_ = false;  // every candidate is searched closely, not only those that matter
+  bool at_once_ = true;  // several searches
+  bool close_ = false;   // every candidate is searched closely, not only those that matter
   std::vector<std::int64_t> sizes_;
   std::vector<Candidate> candidates_;
   struct AtHand {

@@ -281,6 +281,8 @@ class Fusing {
     }
     g.work = static_cast<double>(members.size()) * static_cast<double>(shape.size());
     lay_out(g);
+    g.places.shrink_to_fit();
+    g.members.shrink_to_fit();
     to.groups.push_back(std::make_shared<const Group>(std::move(g)));
     const Fused op{to.groups.back().get()};
     call.op = ops::AnyOp(ops::op_type<Fused>(), &op);

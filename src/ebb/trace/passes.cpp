@@ -41,6 +41,9 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
     }
     return variable_at[index];
   };
+  to.values.reserve(static_cast<std::size_t>(std::count(needed.begin(), needed.end(), true)));
+  to.calls.reserve(
+      static_cast<std::size_t>(std::count(live_calls.begin(), live_calls.end(), true)));
   for (std::size_t i = 0; i < from.values.size(); ++i) {
     if (!needed[i]) continue;
     Value v = from.values[i];

@@ -50,7 +50,7 @@ Trace with_sparse_updates(const Trace& trace) {
     if (call.donated >= static_cast<int>(kParam)) ++call.donated;
     changed = true;
   }
-  return changed ? without_dead_code(to) : trace;
+  return changed ? without_dead_code(to) : to;
 }
 
 }  // namespace ebb::trace
