@@ -70,6 +70,24 @@ TEST_F(PlanValue, PlanningTwiceGivesEqualPlans) {
 }
 
 // Scopes are the user's words, and the machine's names are its own.
+TEST_F(PlanValue, TheSmallestBudgetDoesNotDependOnTheOneAskedFor) {
+  const plan::Plan all = planned({});
+  double before = 1e9;
+  for (const std::uint64_t more : {0, 1, 50'000, 200'000, 500'000, 1'000'000, 50'000'000}) {
+    const plan::Plan p = planned({.memory = ByteSize{all.minimum + more}});
+    EXPECT_EQ(p.minimum, all.minimum) << more;
+    EXPECT_LE(p.way.budget, all.minimum + more);
+    EXPECT_LE(p.way.seconds, before * 1.0001) << more;
+    before = p.way.seconds;
+  }
+  try {
+    planned({.memory = ByteSize{all.minimum - 1}});
+    FAIL() << "one byte less is too little";
+  } catch (const BudgetTooSmall& e) {
+    EXPECT_EQ(e.minimum, all.minimum);
+  }
+}
+
 TEST_F(PlanValue, TextsAreQuotedInJson) {
   plan::Plan p = planned({});
   p.source = "the group \"a\\b\"";

@@ -46,6 +46,7 @@ class Planner {
     const std::uint64_t budget = options_.memory.bytes;
     find_candidates(budget ? budget : kOutside);
     find_minimum();
+    if (budget >= minimum_) add_away(budget);
     Plan result;
     result.examples = passes_.examples();
     result.budget = budget;
@@ -56,16 +57,26 @@ class Planner {
     return result;
   }
 
-  std::vector<Way> curve() {
-    close_ = true;
-    find_candidates(0);
+  // The smallest budget that plan() takes.
+  std::uint64_t minimum() {
+    find_candidates(kOutside);
     find_minimum();
+    return minimum_;
+  }
+
+  // From that budget on.
+  std::vector<Way> curve(std::uint64_t least) {
+    close_ = true;
+    find_candidates(kOutside);
+    add_away(0);
+    find_minimum();
+    minimum_ = std::max(minimum_, least);
     const Candidate& smallest = candidates_[smallest_];
     std::vector<Way> ways = {way_of(smallest, minimum_, smallest.sample(smallest.least()))};
     for (const Line& line : lines()) {
       const Candidate& c = candidates_[line.of];
       const std::uint64_t arena = arena_of(packed(schedules(line.of), line.sample.load, c.carry));
-      ways.push_back(way_of(c, c.fixed + arena, line.sample));
+      ways.push_back(way_of(c, std::max(minimum_, c.fixed + arena), line.sample));
     }
     std::sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
       return std::tie(a.budget, a.seconds) < std::tie(b.budget, b.seconds);
@@ -96,39 +107,51 @@ class Planner {
     const Approximate& asked = options_.approximate;
     const bool rounds = asked.activations != DType::f32 &&
                         passes_.traced(sizes_.front(), asked.activations)->stored != DType::f32;
-    if (!rounds || !asked.always) add_all(DType::f32, budget);
-    if (rounds) add_all(asked.activations, budget);
+    if (!rounds || !asked.always) add_all(DType::f32);
+    if (rounds) add_all(asked.activations);
   }
 
   // Ways that round come after those that do not. Fewer of them will do: a refusal has to be there
   // in a second.
   bool beside(DType stored) const { return stored != DType::f32 && !options_.approximate.always; }
 
-  // The whole batch and the smallest parts tell the least memory: these with all levers. Other
-  // sizes with variables in the file are of interest only where nothing else fits the budget.
-  void add_all(DType stored, std::uint64_t budget) {
-    std::vector<Levers> kept = {{Spilling::none, false, stored}}, away;
-    if (options_.spill && !passes_.whole().variables.empty()) {
-      const bool streams = passes_.streams();
-      if (!streams || !beside(stored)) away.push_back({Spilling::state, false, stored});
-      if (streams) away.push_back({Spilling::streamed, false, stored});
-    }
+  // How variables may lie in the file.
+  std::vector<Levers> away(DType stored) const {
+    std::vector<Levers> ways;
+    if (!options_.spill || passes_.whole().variables.empty()) return ways;
+    const bool streams = passes_.streams();
+    if (!streams || !beside(stored)) ways.push_back({Spilling::state, false, stored});
+    if (streams) ways.push_back({Spilling::streamed, false, stored});
+    return ways;
+  }
+
+  // The whole batch and the smallest parts tell the least memory: these with all levers.
+  void add_all(DType stored) {
+    const std::vector<Levers> kept = {{Spilling::none, false, stored}}, file = away(stored);
     std::vector<Levers> all = kept;
     if (options_.spill) all.push_back({Spilling::activations, false, stored});
-    all.insert(all.end(), away.begin(), away.end());
+    all.insert(all.end(), file.begin(), file.end());
     std::vector<Levers> first = all;
     if (passes_.by_rows()) {
       first.push_back({Spilling::none, true, stored});
-      if (!away.empty()) first.push_back({away.back().spilling, true, stored});
+      if (!file.empty()) first.push_back({file.back().spilling, true, stored});
     }
     add(sizes_.front(), first);
     while (sizes_.size() > 1 && !add(sizes_.back(), all)) sizes_.pop_back();
     for (std::size_t i = 1; i + 1 < sizes_.size(); ++i)
       if (!beside(stored) || i % 2 == 0) add(sizes_[i], kept);
-    bool fits = away.empty() || beside(stored);
+  }
+
+  // Other sizes with variables in the file are of interest only where nothing else fits the budget.
+  // They come after the smallest budget is known, which does not depend on the one that is asked
+  // for.
+  void add_away(std::uint64_t budget) {
+    const Approximate& asked = options_.approximate;
+    const std::vector<Levers> file = away(asked.always ? asked.activations : DType::f32);
+    bool fits = file.empty();
     for (const Candidate& c : candidates_)
       fits |= c.levers.spilling < Spilling::state && budget >= c.fixed + c.carry + c.least();
-    for (std::size_t i = 1; i + 1 < sizes_.size() && !fits; ++i) add(sizes_[i], away);
+    for (std::size_t i = 1; i + 1 < sizes_.size() && !fits; ++i) add(sizes_[i], file);
   }
 
   // False where the function does not take parts of this size.
@@ -536,7 +559,8 @@ Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const Compile
 std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
                           const CompileOptions& options, const Surroundings& around,
                           const Machine& machine) {
-  return Planner(trace_rows, examples, options, around, machine).curve();
+  const std::uint64_t least = Planner(trace_rows, examples, options, around, machine).minimum();
+  return Planner(trace_rows, examples, options, around, machine).curve(least);
 }
 
 }  // namespace ebb::plan
