@@ -79,7 +79,9 @@ std::vector<Extras> Walk::in_bulk() {
     if (!r.valid) return;
     found.push_back({r.peak, front_.offer(r.peak, r.seconds, order_, extras), std::move(extras)});
   };
-  const std::vector<double>& prices = make.prices();
+  const bool look = options_.effort < kLook;
+  std::vector<double> prices = make.prices();
+  if (look && prices.size() > 2) prices = {prices.front(), prices.back()};
   const auto to_the_file = [&](bool state) {
     for (const bool wait : {false, true}) begin({-1, true, 1, state, wait});
     for (const double price : prices)
@@ -93,7 +95,7 @@ std::vector<Extras> Walk::in_bulk() {
   if (options_.recompute) {
     for (const double price : prices) begin({price});
     for (int n = 2; n <= make.most_segments(); n *= 2)
-      for (std::size_t k = 0; k < (options_.effort < kLook ? 2 : 3) && k <= prices.size(); ++k)
+      for (std::size_t k = 0; k < (look ? 1 : 3) && k <= prices.size(); ++k)
         begin({k == 0 ? -1 : prices[k - 1], false, n});
   }
   std::stable_sort(found.begin(), found.end(),
