@@ -276,9 +276,14 @@ struct Compiled::State {
         if (spill) plan.forecast.process -= around.spill_memory - spill;
         break;
       }
-      // A plan larger than most.
+      // A plan larger than most. Without a budget nothing was chosen by it.
+      const std::uint64_t before = around.reserve;
       if (at_most > around.reserve)
         around.reserve = process_reserve() = rounded_reserve(at_most);
+      if (options.memory.bytes == 0 && spill == 0) {
+        plan::add_to_reserve(plan, around.reserve - before);
+        break;
+      }
       around.spill_memory = std::max(around.spill_memory, (spill + kMiB - 1) / kMiB * kMiB);
     }
     planned_before = true;

@@ -78,15 +78,14 @@ std::vector<Id> greedy(const Edges& edges, Growth growth, Rank rank, std::uint64
   for (std::size_t i = 0; i < waits.size(); ++i) {
     if (waits[i] == 0) ready.push_back(static_cast<Id>(i));
   }
-  while (!ready.empty()) {
+  while (!ready.empty() && work >= ready.size()) {
     std::size_t best = 0;
     auto least = std::pair<double, Id>(std::numeric_limits<double>::max(), 0);
     for (std::size_t k = 0; k < ready.size(); ++k) {
-      const bool look = work > 0;
-      if (look) --work;
-      const auto key = std::pair<double, Id>(look ? growth(ready[k]) : 0, rank(ready[k]));
+      const auto key = std::pair<double, Id>(growth(ready[k]), rank(ready[k]));
       if (key < least) least = key, best = k;
     }
+    work -= ready.size();
     const Id node = ready[best];
     ready[best] = ready.back();
     ready.pop_back();
@@ -94,6 +93,19 @@ std::vector<Id> greedy(const Edges& edges, Growth growth, Rank rank, std::uint64
     taken(node);
     for (Id next : edges.after[node]) {
       if (--waits[next] == 0) ready.push_back(next);
+    }
+  }
+  const auto later = [&](Id a, Id b) { return rank(a) > rank(b); };
+  std::make_heap(ready.begin(), ready.end(), later);
+  while (!ready.empty()) {  // past the work: by rank alone
+    std::pop_heap(ready.begin(), ready.end(), later);
+    const Id node = ready.back();
+    ready.pop_back();
+    order.push_back(node);
+    for (Id next : edges.after[node]) {
+      if (--waits[next] > 0) continue;
+      ready.push_back(next);
+      std::push_heap(ready.begin(), ready.end(), later);
     }
   }
   return order;

@@ -178,7 +178,7 @@ std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, doub
 Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
                           const std::vector<Variable>* away) const {
   const Spilling spilling = levers.spilling;
-  trace = trace::with_sparse_updates(trace);
+  trace = trace::with_sparse_updates(std::move(trace));
   if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
   Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
   trace = {};

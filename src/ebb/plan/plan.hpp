@@ -153,6 +153,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 std::string to_string(const Plan& plan);
+
+// A plan without a budget, where more has to be set aside than it was made with.
+void add_to_reserve(Plan& plan, std::uint64_t bytes);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
 
 // A budget as people read it, rounded up: what it says is enough.

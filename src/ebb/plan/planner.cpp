@@ -26,7 +26,9 @@ constexpr std::size_t kAtOnce = 2;  // candidates that are looked at closely
 // Bytes that a search takes while it runs. It is done before the arena is there, in the memory that
 // the arena will take; where that is not enough for two searches at once, one goes after the other.
 constexpr std::uint64_t kMemoryOfACall = 8 << 10;
-constexpr double kHope = 0.7;        // of its time, that a close look may find
+constexpr double kHope = 0.7;  // of its time, that a close look may find
+constexpr std::size_t kManyCalls = 4000;
+constexpr double kOfMany = 0.5;      // of these, where there are more calls
 constexpr int kBetween = 3;          // sizes of parts tried between two, for the fastest
 constexpr std::size_t kSamples = 8;  // of a candidate's frontier, to print
 constexpr double kWorthALine = 0.005, kLines = 16;  // of the printed frontier
@@ -162,11 +164,15 @@ class Planner {
     if (traced->stored != stored && !options_.approximate.always) return true;  // as without
     const std::size_t first = candidates_.size();
     candidates_.resize(first + ways.size());
+    std::vector<Searched> only;  // one way that is searched closely is wanted soon
+    const bool keep = close_ && ways.size() == 1;
     each(ways.size(), [&](std::size_t i) {
       Levers levers = ways[i];
       levers.stored = traced->stored;
-      candidates_[first + i] = candidate(*traced, levers, close_);
+      candidates_[first + i] = candidate(*traced, levers, close_, keep ? &only : nullptr);
     });
+    at_hand_.clear();
+    if (keep) at_hand_.push_back({first, std::move(only)});
     return true;
   }
 
@@ -431,7 +437,8 @@ class Planner {
   void choose(Plan& result) {
     const std::uint64_t budget = result.budget ? result.budget : kOutside;
     std::vector<std::uint64_t> limit;
-    int between = options_.rows > 0 || budget == kOutside ? kBetween : 0;
+    const bool many = passes_.whole().calls.size() > kManyCalls;
+    int between = options_.rows > 0 || budget == kOutside ? kBetween : many ? kBetween - 1 : 0;
     for (;;) {
       for (std::size_t i = limit.size(); i < candidates_.size(); ++i)
         limit.push_back(room(candidates_[i], budget));
@@ -561,6 +568,13 @@ std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
                           const Machine& machine) {
   const std::uint64_t least = Planner(trace_rows, examples, options, around, machine).minimum();
   return Planner(trace_rows, examples, options, around, machine).curve(least);
+}
+
+void add_to_reserve(Plan& plan, std::uint64_t bytes) {
+  plan.minimum += bytes;
+  plan.way.budget += bytes;
+  plan.forecast.reserve += bytes;
+  for (Way& w : plan.frontier) w.budget += bytes;
 }
 
 }  // namespace ebb::plan

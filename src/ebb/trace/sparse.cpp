@@ -23,12 +23,11 @@ bool squares(const Call& call) {
 
 }  // namespace
 
-Trace with_sparse_updates(const Trace& trace) {
-  Trace to = trace;
-  const std::vector<int> used = uses(trace);
-  std::vector<std::vector<Id>> squared(trace.values.size());  // by which calls
-  for (Id c = 0; c < static_cast<Id>(trace.calls.size()); ++c)
-    if (squares(trace.calls[c])) squared[trace.calls[c].in[0]].push_back(c);
+Trace with_sparse_updates(Trace to) {
+  const std::vector<int> used = uses(to);
+  std::vector<std::vector<Id>> squared(to.values.size());  // by which calls
+  for (Id c = 0; c < static_cast<Id>(to.calls.size()); ++c)
+    if (squares(to.calls[c])) squared[to.calls[c].in[0]].push_back(c);
   bool changed = false;
   for (Call& call : to.calls) {
     if (call.in.size() <= kParam) continue;

@@ -12,6 +12,6 @@
 
 namespace ebb::trace {
 
-Trace with_sparse_updates(const Trace& trace);
+Trace with_sparse_updates(Trace trace);
 
 }  // namespace ebb::trace
