@@ -106,7 +106,7 @@ std::vector<Function> functions() {
       unary_function(
           "cos", Unary::cos, [](Ld x) { return std::cos(x); }, 2),
       unary_function(
-          "tanh", Unary::tanh, [](Ld x) { return std::tanh(x); }, 3),
+          "tanh", Unary::tanh, [](Ld x) { return std::tanh(x); }, 5),
       unary_function(
           "erf", Unary::erf, [](Ld x) { return std::erf(x); }, 3.5),
       unary_function("sigmoid", Unary::sigmoid, sigmoid, 3),
@@ -226,6 +226,33 @@ TEST_P(MathTest, SpecialValues) {
     EXPECT_EQ(g, 1) << static_cast<int>(op);
     unary_grad(op, &minus_inf, &one, &g, 1);
     EXPECT_EQ(g, 0) << static_cast<int>(op);
+  }
+}
+
+// Near 1 its roundings could carry tanh beyond: every argument from there on.
+TEST_P(MathTest, TanhIsOddAndNeverBeyondOne) {
+  const std::uint32_t first = std::bit_cast<std::uint32_t>(7.0f);
+  const std::uint32_t last = std::bit_cast<std::uint32_t>(9.5f);
+  std::vector<float> x, y, minus_y;
+  for (std::uint32_t bits = first; bits <= last; ++bits) x.push_back(std::bit_cast<float>(bits));
+  for (float tiny = 1e-44f; tiny < 1e-5f; tiny *= 1.7f) x.push_back(tiny);
+  y.resize(x.size());
+  minus_y.resize(x.size());
+  unary(Unary::tanh, x.data(), y.data(), x.size());
+  std::vector<float> minus_x = x;
+  for (float& v : minus_x) v = -v;
+  unary(Unary::tanh, minus_x.data(), minus_y.data(), x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(minus_y[i], -y[i]) << x[i];
+    if (x[i] >= 7) {
+      ASSERT_LE(y[i], 1) << x[i];
+      ASSERT_GT(y[i], 0.999998f) << x[i];
+      if (x[i] >= 9.3f) {
+        ASSERT_EQ(y[i], 1) << x[i];
+      }
+    } else {
+      ASSERT_LE(ulps(y[i], x[i]), 1) << x[i];
+    }
   }
 }
 

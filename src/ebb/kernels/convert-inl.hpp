@@ -27,18 +27,43 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const bf16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
 }
 
+// The bits of bf16 in the upper halves of the lanes; what is below them does not count.
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D, hn::Vec<D> v, const bf16*) {
-  const hn::Rebind<std::uint16_t, D> d16;
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToUpperHalf(D, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
-  const hn::RebindToSigned<D> di;
   const auto bits = hn::BitCast(du, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd));
-  const auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40));
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
-  const auto result = hn::IfThenElse(is_nan, quiet, rounded);
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
+}
+
+template <class D>
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D d, hn::Vec<D> v, const bf16*) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToSigned<D> di;
+  const auto result = hn::ShiftRight<16>(RoundToUpperHalf(d, v));
   return hn::DemoteTo(d16, hn::BitCast(di, result));
+}
+
+// A whole vector of bf16 as two of floats, the even elements and the odd ones, and back. Where the
+// order of lanes is of no account this takes half the steps: nothing moves from lane to lane.
+template <class D>
+HWY_INLINE void LoadEvenOdd(D d, const bf16* p, hn::Vec<D>& even, hn::Vec<D>& odd) {
+  const hn::RebindToUnsigned<D> du;
+  const hn::Repartition<std::uint16_t, D> d16;
+  const auto both =
+      hn::BitCast(du, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
+  even = hn::BitCast(d, hn::ShiftLeft<16>(both));
+  odd = hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000u)));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<hn::Repartition<std::uint16_t, D>> EvenOddBits(D d, hn::Vec<D> even,
+                                                                  hn::Vec<D> odd) {
+  const hn::Repartition<std::uint16_t, D> d16;
+  return hn::OddEven(hn::BitCast(d16, RoundToUpperHalf(d, odd)),
+                     hn::BitCast(d16, hn::ShiftRight<16>(RoundToUpperHalf(d, even))));
 }
 
 #if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86 && !defined(HWY_DISABLE_F16C)

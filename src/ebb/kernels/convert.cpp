@@ -111,7 +111,7 @@ void ConvertFrom(const From* from, Element to_element, void* to, std::size_t beg
                  std::size_t end, bool stream) {
   const auto go = [&]<class To>(To* first) HWY_ATTR {
     if constexpr (kByMap<From, To>) {
-      map::Map<true>(
+      map::Map<kWide>(
           first + begin, end - begin, stream, [](auto, auto v) EBB_MAP_LAMBDA { return v; },
           map::Array<From>{from + begin});
     } else {

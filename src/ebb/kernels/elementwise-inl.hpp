@@ -42,10 +42,10 @@ HWY_INLINE hn::Vec<D> LoadWhole(D d, const T* p) {
     return hn::LoadU(d, p);
   }
 }
-template <class D, class T>
-HWY_INLINE VecOf<WideTag<D>> LoadWhole(WideTag<D>, const T* p) {
-  VecOf<WideTag<D>> r;
-  for (std::size_t k = 0; k < kWide; ++k) r.v[k] = LoadWhole(D(), p + k * hn::Lanes(D()));
+template <class D, std::size_t kCount, class T>
+HWY_INLINE Wide<hn::Vec<D>, kCount> LoadWhole(WideTag<D, kCount>, const T* p) {
+  Wide<hn::Vec<D>, kCount> r;
+  for (std::size_t k = 0; k < kCount; ++k) r.v[k] = LoadWhole(D(), p + k * hn::Lanes(D()));
   return r;
 }
 template <class D, class T>
@@ -56,16 +56,17 @@ HWY_INLINE void StoreWhole(hn::Vec<D> v, D d, T* p) {
     hn::StoreU(v, d, p);
   }
 }
-template <class D, class T>
-HWY_INLINE void StoreWhole(VecOf<WideTag<D>> v, WideTag<D>, T* p) {
-  for (std::size_t k = 0; k < kWide; ++k) StoreWhole(v.v[k], D(), p + k * hn::Lanes(D()));
+template <class D, std::size_t kCount, class T>
+HWY_INLINE void StoreWhole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, T* p) {
+  for (std::size_t k = 0; k < kCount; ++k) StoreWhole(v.v[k], D(), p + k * hn::Lanes(D()));
 }
 // Past the caches; p on a whole vector of T. Two vectors of floats make one of halves.
-template <class D, class T>
-HWY_INLINE void StreamWhole(VecOf<WideTag<D>> v, WideTag<D> w, T* p) {
+template <class D, std::size_t kCount, class T>
+HWY_INLINE void StreamWhole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount> w, T* p) {
   if constexpr (kIsHalf<T>) {
     const hn::Repartition<std::uint16_t, D> d16;
-    for (std::size_t k = 0; k < kWide; k += 2) {
+    static_assert(kCount % 2 == 0);
+    for (std::size_t k = 0; k < kCount; k += 2) {
       const auto low = HalfBits(D(), v.v[k], p), high = HalfBits(D(), v.v[k + 1], p);
       hn::Stream(hn::Combine(d16, high, low), d16,
                  reinterpret_cast<std::uint16_t*>(p + k * hn::Lanes(D())));
@@ -80,6 +81,30 @@ HWY_INLINE void StreamWhole(hn::Vec<D> v, D d, T* p) {
     StoreHalf(v, d, p);
   } else {
     hn::Stream(v, d, p);
+  }
+}
+
+// Vectors of bf16 as pairs of even and odd elements: for maps from bf16 to bf16, in which it does
+// not matter in what order the lanes stand.
+template <class D, std::size_t kCount>
+HWY_INLINE Wide<hn::Vec<D>, kCount> LoadPairs(WideTag<D, kCount>, const bf16* p) {
+  Wide<hn::Vec<D>, kCount> r;
+  for (std::size_t k = 0; k < kCount; k += 2)
+    LoadEvenOdd(D(), p + k * hn::Lanes(D()), r.v[k], r.v[k + 1]);
+  return r;
+}
+template <class D, std::size_t kCount>
+HWY_INLINE void StorePairs(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, bf16* p, bool stream) {
+  static_assert(kCount % 2 == 0);
+  const hn::Repartition<std::uint16_t, D> d16;
+  for (std::size_t k = 0; k < kCount; k += 2) {
+    const auto bits = EvenOddBits(D(), v.v[k], v.v[k + 1]);
+    auto* to = reinterpret_cast<std::uint16_t*>(p + k * hn::Lanes(D()));
+    if (stream) {
+      hn::Stream(bits, d16, to);
+    } else {
+      hn::StoreU(bits, d16, to);
+    }
   }
 }
 
@@ -104,6 +129,10 @@ HWY_INLINE void StorePart(hn::Vec<D> v, D d, T* p, std::size_t n) {
   std::memcpy(p, lanes, n * sizeof(T));
 }
 
+// Vectors in step for a function of T: several where it has a vector form, as in f32.
+template <class T>
+inline constexpr std::size_t kStepOf = sizeof(T) == 4 ? kWide : 1;
+
 // How far ahead of its use a stretch of a long array is asked for: over the edge of a page, where
 // the machine's own prefetching stops.
 inline constexpr std::size_t kAheadBytes = 4096;
@@ -111,10 +140,15 @@ inline constexpr std::size_t kAheadBytes = 4096;
 // An operand of a row: an array, or one value that stands for all.
 template <class T>
 struct Array {
+  using Element = T;
   const T* p;
   template <class D>
   HWY_INLINE VecOf<D> whole(D d, std::size_t i) const {
     return LoadWhole(d, p + i);
+  }
+  template <class D>
+  HWY_INLINE VecOf<D> pairs(D d, std::size_t i) const {
+    return LoadPairs(d, p + i);
   }
   template <class D>
   HWY_INLINE hn::Vec<D> part(D d, std::size_t i, std::size_t n) const {
@@ -129,9 +163,14 @@ struct Array {
 };
 template <class T>
 struct Same {
+  using Element = T;
   LaneFor<T> value;
   template <class D>
   HWY_INLINE VecOf<D> whole(D d, std::size_t) const {
+    return Set(d, value);
+  }
+  template <class D>
+  HWY_INLINE VecOf<D> pairs(D d, std::size_t) const {
     return Set(d, value);
   }
   template <class D>
@@ -141,10 +180,10 @@ struct Same {
   HWY_INLINE void ahead(std::size_t, std::size_t) const {}
 };
 
-// y[i] = f(d, operands[i]...). With kInStep several vectors go through f side by side (it pays
-// where f is long; f must take wide vectors). Large outputs (`stream`) take the way past the
+// y[i] = f(d, operands[i]...). kInStep vectors go through f side by side: more than one pays where
+// f is long, and f must then take wide vectors. Large outputs (`stream`) take the way past the
 // caches: they would not stay there, and reading them in to be overwritten costs bandwidth.
-template <bool kInStep, class T, class F, class... Operand>
+template <std::size_t kInStep, class T, class F, class... Operand>
 HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
   const hn::ScalableTag<LaneFor<T>> d;
   const std::size_t lanes = hn::Lanes(d);
@@ -161,15 +200,20 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
       i += part;
     }
     if (stop == n) return;
-    if constexpr (kInStep) {
-      const WideTag<hn::ScalableTag<LaneFor<T>>> w;
-      for (; i + kWide * lanes <= n; i += kWide * lanes) {
-        if (stream) (in.ahead(i, kWide * lanes), ...);
-        const auto v = f(w, in.whole(w, i)...);
-        if (stream) {
-          StreamWhole(v, w, y + i);
+    if constexpr (kInStep > 1) {
+      const WideTag<hn::ScalableTag<LaneFor<T>>, kInStep> w;
+      for (; i + kInStep * lanes <= n; i += kInStep * lanes) {
+        if (stream) (in.ahead(i, kInStep * lanes), ...);
+        if constexpr ((std::is_same_v<T, bf16> && ... &&
+                       std::is_same_v<typename Operand::Element, bf16>)) {
+          StorePairs(f(w, in.pairs(w, i)...), w, y + i, stream);
         } else {
-          StoreWhole(v, w, y + i);
+          const auto v = f(w, in.whole(w, i)...);
+          if (stream) {
+            StreamWhole(v, w, y + i);
+          } else {
+            StoreWhole(v, w, y + i);
+          }
         }
       }
     } else {
@@ -187,7 +231,7 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
 }
 
 // Two operands, each an array (step 1) or one value (step 0).
-template <bool kInStep, class T, class F>
+template <std::size_t kInStep, class T, class F>
 HWY_INLINE void Map2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
                      std::size_t n, bool stream, F f) {
   const auto one = [](const T* p) -> Same<T> {

@@ -32,8 +32,8 @@ HWY_INLINE void MapInTwo(const T* x, T* y, std::size_t n, bool stream, First fir
   HWY_ALIGN T between[map::kBlock];
   for (std::size_t i = 0; i < n; i += map::kBlock) {
     const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
-    map::Map<true>(between, m, false, first, map::Array<T>{x + i});
-    map::Map<true>(y + i, m, stream, second, map::Array<T>{x + i}, Made<T>{{between}});
+    map::Map<kWide>(between, m, false, first, map::Array<T>{x + i});
+    map::Map<kWide>(y + i, m, stream, second, map::Array<T>{x + i}, Made<T>{{between}});
   }
 }
 
@@ -50,15 +50,19 @@ HWY_INLINE void MapSoftplus(const T* x, T* y, std::size_t n, bool stream) {
           });
     }
   }
-  map::Map<sizeof(T) == 4>(
+  map::Map<map::kStepOf<T>>(
       y, n, stream, [](auto d, auto v) EBB_MAP_LAMBDA { return Softplus(d, v); },
       map::Array<T>{x});
 }
 
 // One line for each function: what it gives for the vector v, with tag d and parameters a and b.
-#define EBB_UNARY(name, expression)                                                           \
+// Those that are two short chains beside a division go two vectors in step.
+#define EBB_UNARY(name, expression) EBB_UNARY_BY(map::kStepOf<T>, name, expression)
+#define EBB_UNARY_SHORT(name, expression) \
+  EBB_UNARY_BY((sizeof(T) == 4 ? 2 : 1), name, expression)
+#define EBB_UNARY_BY(in_step, name, expression)                                               \
   case Unary::name:                                                                           \
-    return map::Map<sizeof(T) == 4>(                                                          \
+    return map::Map<in_step>(                                                          \
         y, n, stream,                                                                         \
         [=](auto d, auto v) EBB_MAP_LAMBDA {                                                  \
           (void)d;                                                                            \
@@ -85,7 +89,7 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
         }
         return;
       } else {
-        return map::Map<sizeof(T) == 4>(
+        return map::Map<map::kStepOf<T>>(
             y, n, stream, [](auto, auto v) EBB_MAP_LAMBDA { return Mul(v, v); },
             map::Array<T>{x});
       }
@@ -95,7 +99,7 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
   if constexpr (std::is_floating_point_v<T>) {
     switch (op) {
       EBB_UNARY(exp, Exp(d, v));
-      EBB_UNARY(log, Log(d, v));
+      EBB_UNARY_SHORT(log, Log(d, v));
       EBB_UNARY(log1p, Log1p(d, v));
       EBB_UNARY(expm1, Expm1(d, v));
       EBB_UNARY(sqrt, Sqrt(v));
@@ -103,7 +107,7 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
       EBB_UNARY(reciprocal, Div(Set(d, T(1)), v));
       EBB_UNARY(sin, Sin(d, v));
       EBB_UNARY(cos, Cos(d, v));
-      EBB_UNARY(tanh, Tanh(d, v));
+      EBB_UNARY_SHORT(tanh, Tanh(d, v));
       EBB_UNARY(erf, Erf(d, v));
       EBB_UNARY(sigmoid, Sigmoid(d, v));
       case Unary::softplus:
@@ -122,6 +126,8 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
   std::abort();  // no such function of integers: refused by the op
 }
 #undef EBB_UNARY
+#undef EBB_UNARY_SHORT
+#undef EBB_UNARY_BY
 
 template <class Half>
 void UnaryHalf(Unary op, const Half* x, Half* y, std::size_t n, Scalars scalars) {

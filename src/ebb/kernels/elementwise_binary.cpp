@@ -41,15 +41,15 @@ struct Row {
 template <class T>
 void FloatRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
               std::size_t n, bool stream) {
-  constexpr bool kHalf = sizeof(T) == 2;
+  constexpr std::size_t kStep = sizeof(T) == 2 ? kWide : 1;
   switch (op) {
-    EBB_BINARY(add, kHalf, Add(u, v));
-    EBB_BINARY(sub, kHalf, Sub(u, v));
-    EBB_BINARY(mul, kHalf, Mul(u, v));
-    EBB_BINARY(div, kHalf, Div(u, v));
-    EBB_BINARY(pow, false, Pow(d, u, v));
-    EBB_BINARY(minimum, kHalf, IfThenElse(Or(Lt(u, v), IsNaN(u)), u, v));
-    EBB_BINARY(maximum, kHalf, IfThenElse(Or(Gt(u, v), IsNaN(u)), u, v));
+    EBB_BINARY(add, kStep, Add(u, v));
+    EBB_BINARY(sub, kStep, Sub(u, v));
+    EBB_BINARY(mul, kStep, Mul(u, v));
+    EBB_BINARY(div, kStep, Div(u, v));
+    EBB_BINARY(pow, 1, Pow(d, u, v));
+    EBB_BINARY(minimum, kStep, IfThenElse(Or(Lt(u, v), IsNaN(u)), u, v));
+    EBB_BINARY(maximum, kStep, IfThenElse(Or(Gt(u, v), IsNaN(u)), u, v));
   }
 }
 #undef EBB_BINARY

@@ -22,7 +22,7 @@ namespace {
 // tag d and parameters a and b.
 #define EBB_UNARY_GRAD(name, expression)                                                      \
   case UnaryGrad::name:                                                                       \
-    return map::Map<sizeof(T) == 4>(                                                          \
+    return map::Map<map::kStepOf<T>>(                                                          \
         dx, n, stream,                                                                        \
         [=](auto d, auto s, auto g) EBB_MAP_LAMBDA {                                          \
           (void)d;                                                                            \

@@ -163,7 +163,7 @@ HWY_INLINE void FoldColumns(const A* x, std::size_t rows, std::size_t step, std:
     }
   }
   for (; i < rows; ++i) {
-    map::Map<false>(
+    map::Map<1>(
         acc, n, false,
         [](auto tag, auto v, auto e, auto centre) EBB_MAP_LAMBDA {
           return TakeIn<kFold>(tag, v, e, centre);

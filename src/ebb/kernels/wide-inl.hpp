@@ -1,7 +1,9 @@
 // Several vectors taken through the same function side by side.
 //
-// A polynomial is a chain in which each step waits for the one before; with kWide vectors in step,
-// the machine always has something ready to do. Lane by lane the arithmetic is that of one vector.
+// A polynomial is a chain in which each step waits for the one before; with several vectors in
+// step, the machine always has something ready to do. Lane by lane the arithmetic is that of one
+// vector. How many is a matter of registers: kWide for long chains with little beside them, fewer
+// for short ones that hold more values at a time.
 //
 // Functions written in unqualified Highway operations (found by their arguments) take either kind.
 
@@ -22,11 +24,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr std::size_t kWide = 4;
 
-template <class D>
+template <class D, std::size_t kCount = kWide>
 struct WideTag {};
-template <class V>  // V: a vector or a mask
+template <class V, std::size_t kCount>  // V: a vector or a mask
 struct Wide {
-  V v[kWide];
+  V v[kCount];
 };
 
 // What belongs to a tag, plain or wide.
@@ -36,11 +38,11 @@ struct TagTraits {
   using Lane = hn::TFromD<D>;
   using Signed = hn::RebindToSigned<D>;
 };
-template <class D>
-struct TagTraits<WideTag<D>> {
-  using Vec = Wide<hn::Vec<D>>;
+template <class D, std::size_t kCount>
+struct TagTraits<WideTag<D, kCount>> {
+  using Vec = Wide<hn::Vec<D>, kCount>;
   using Lane = hn::TFromD<D>;
-  using Signed = WideTag<hn::RebindToSigned<D>>;
+  using Signed = WideTag<hn::RebindToSigned<D>, kCount>;
 };
 template <class D>
 using VecOf = typename TagTraits<D>::Vec;
@@ -49,62 +51,62 @@ using LaneOf = typename TagTraits<D>::Lane;
 template <class D>
 using SignedOf = typename TagTraits<D>::Signed;
 
-template <class D>
-HWY_INLINE VecOf<WideTag<D>> Set(WideTag<D>, LaneOf<WideTag<D>> value) {
-  VecOf<WideTag<D>> r;
-  for (std::size_t k = 0; k < kWide; ++k) r.v[k] = hn::Set(D(), value);
+template <class D, std::size_t kCount>
+HWY_INLINE Wide<hn::Vec<D>, kCount> Set(WideTag<D, kCount>, hn::TFromD<D> value) {
+  Wide<hn::Vec<D>, kCount> r;
+  for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Set(D(), value);
   return r;
 }
-template <class D>
-HWY_INLINE VecOf<WideTag<D>> Zero(WideTag<D> d) {
+template <class D, std::size_t kCount>
+HWY_INLINE Wide<hn::Vec<D>, kCount> Zero(WideTag<D, kCount> d) {
   return Set(d, 0);
 }
-template <class D>
-HWY_INLINE VecOf<WideTag<D>> LoadU(WideTag<D>, const LaneOf<WideTag<D>>* p) {
-  VecOf<WideTag<D>> r;
-  for (std::size_t k = 0; k < kWide; ++k) r.v[k] = hn::LoadU(D(), p + k * hn::Lanes(D()));
+template <class D, std::size_t kCount>
+HWY_INLINE Wide<hn::Vec<D>, kCount> LoadU(WideTag<D, kCount>, const hn::TFromD<D>* p) {
+  Wide<hn::Vec<D>, kCount> r;
+  for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::LoadU(D(), p + k * hn::Lanes(D()));
   return r;
 }
-template <class D>
-HWY_INLINE void StoreU(VecOf<WideTag<D>> a, WideTag<D>, LaneOf<WideTag<D>>* p) {
-  for (std::size_t k = 0; k < kWide; ++k) hn::StoreU(a.v[k], D(), p + k * hn::Lanes(D()));
+template <class D, std::size_t kCount>
+HWY_INLINE void StoreU(Wide<hn::Vec<D>, kCount> a, WideTag<D, kCount>, hn::TFromD<D>* p) {
+  for (std::size_t k = 0; k < kCount; ++k) hn::StoreU(a.v[k], D(), p + k * hn::Lanes(D()));
 }
-template <class D>
-HWY_INLINE void Stream(VecOf<WideTag<D>> a, WideTag<D>, LaneOf<WideTag<D>>* p) {
-  for (std::size_t k = 0; k < kWide; ++k) hn::Stream(a.v[k], D(), p + k * hn::Lanes(D()));
+template <class D, std::size_t kCount>
+HWY_INLINE void Stream(Wide<hn::Vec<D>, kCount> a, WideTag<D, kCount>, hn::TFromD<D>* p) {
+  for (std::size_t k = 0; k < kCount; ++k) hn::Stream(a.v[k], D(), p + k * hn::Lanes(D()));
 }
-template <class D>
-HWY_INLINE VecOf<WideTag<D>> NaN(WideTag<D> d) {
+template <class D, std::size_t kCount>
+HWY_INLINE Wide<hn::Vec<D>, kCount> NaN(WideTag<D, kCount> d) {
   return Set(d, hn::GetLane(hn::NaN(D())));
 }
 
-#define EBB_WIDE_1(Name)                                                        \
-  template <class V>                                                            \
-  HWY_INLINE auto Name(Wide<V> a) {                                             \
-    Wide<decltype(hn::Name(a.v[0]))> r;                                         \
-    for (std::size_t k = 0; k < kWide; ++k) r.v[k] = hn::Name(a.v[k]);          \
-    return r;                                                                   \
+#define EBB_WIDE_1(Name)                                                 \
+  template <class V, std::size_t kCount>                                 \
+  HWY_INLINE auto Name(Wide<V, kCount> a) {                              \
+    Wide<decltype(hn::Name(a.v[0])), kCount> r;                          \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k]);  \
+    return r;                                                            \
   }
 // (Both of one type, so that these are closer than Highway's own templates of any two equal types.)
-#define EBB_WIDE_2(Name)                                                        \
-  template <class V>                                                            \
-  HWY_INLINE auto Name(Wide<V> a, Wide<V> b) {                                  \
-    Wide<decltype(hn::Name(a.v[0], b.v[0]))> r;                                 \
-    for (std::size_t k = 0; k < kWide; ++k) r.v[k] = hn::Name(a.v[k], b.v[k]);  \
-    return r;                                                                   \
+#define EBB_WIDE_2(Name)                                                         \
+  template <class V, std::size_t kCount>                                         \
+  HWY_INLINE auto Name(Wide<V, kCount> a, Wide<V, kCount> b) {                   \
+    Wide<decltype(hn::Name(a.v[0], b.v[0])), kCount> r;                          \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k], b.v[k]);  \
+    return r;                                                                    \
   }
-#define EBB_WIDE_MASKED(Name)                                                   \
-  template <class M, class V>                                                   \
-  HWY_INLINE Wide<V> Name(Wide<M> m, Wide<V> a) {                               \
-    for (std::size_t k = 0; k < kWide; ++k) a.v[k] = hn::Name(m.v[k], a.v[k]);  \
-    return a;                                                                   \
+#define EBB_WIDE_MASKED(Name)                                                    \
+  template <class M, class V, std::size_t kCount>                                \
+  HWY_INLINE Wide<V, kCount> Name(Wide<M, kCount> m, Wide<V, kCount> a) {        \
+    for (std::size_t k = 0; k < kCount; ++k) a.v[k] = hn::Name(m.v[k], a.v[k]);  \
+    return a;                                                                    \
   }
-#define EBB_WIDE_3(Name)                                                                  \
-  template <class U, class V, class W>                                                    \
-  HWY_INLINE auto Name(Wide<U> a, Wide<V> b, Wide<W> c) {                                 \
-    Wide<decltype(hn::Name(a.v[0], b.v[0], c.v[0]))> r;                                   \
-    for (std::size_t k = 0; k < kWide; ++k) r.v[k] = hn::Name(a.v[k], b.v[k], c.v[k]);    \
-    return r;                                                                             \
+#define EBB_WIDE_3(Name)                                                                 \
+  template <class U, class V, class W, std::size_t kCount>                               \
+  HWY_INLINE auto Name(Wide<U, kCount> a, Wide<V, kCount> b, Wide<W, kCount> c) {        \
+    Wide<decltype(hn::Name(a.v[0], b.v[0], c.v[0])), kCount> r;                          \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k], b.v[k], c.v[k]);  \
+    return r;                                                                            \
   }
 EBB_WIDE_1(Neg)
 EBB_WIDE_1(Abs)
@@ -138,32 +140,32 @@ EBB_WIDE_3(IfThenElse)
 #undef EBB_WIDE_MASKED
 #undef EBB_WIDE_3
 
-#define EBB_WIDE_TAGGED(Name)                                                        \
-  template <class D, class V>                                                        \
-  HWY_INLINE auto Name(WideTag<D>, Wide<V> a) {                                      \
-    Wide<decltype(hn::Name(D(), a.v[0]))> r;                                         \
-    for (std::size_t k = 0; k < kWide; ++k) r.v[k] = hn::Name(D(), a.v[k]);          \
-    return r;                                                                        \
+#define EBB_WIDE_TAGGED(Name)                                                 \
+  template <class D, class V, std::size_t kCount>                             \
+  HWY_INLINE auto Name(WideTag<D, kCount>, Wide<V, kCount> a) {               \
+    Wide<decltype(hn::Name(D(), a.v[0])), kCount> r;                          \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(D(), a.v[k]);  \
+    return r;                                                                 \
   }
 EBB_WIDE_TAGGED(BitCast)
 EBB_WIDE_TAGGED(ConvertTo)
 EBB_WIDE_TAGGED(RebindMask)
 #undef EBB_WIDE_TAGGED
 
-template <int kBits, class V>
-HWY_INLINE Wide<V> ShiftLeft(Wide<V> a) {
-  for (std::size_t k = 0; k < kWide; ++k) a.v[k] = hn::ShiftLeft<kBits>(a.v[k]);
+template <int kBits, class V, std::size_t kCount>
+HWY_INLINE Wide<V, kCount> ShiftLeft(Wide<V, kCount> a) {
+  for (std::size_t k = 0; k < kCount; ++k) a.v[k] = hn::ShiftLeft<kBits>(a.v[k]);
   return a;
 }
-template <int kBits, class V>
-HWY_INLINE Wide<V> ShiftRight(Wide<V> a) {
-  for (std::size_t k = 0; k < kWide; ++k) a.v[k] = hn::ShiftRight<kBits>(a.v[k]);
+template <int kBits, class V, std::size_t kCount>
+HWY_INLINE Wide<V, kCount> ShiftRight(Wide<V, kCount> a) {
+  for (std::size_t k = 0; k < kCount; ++k) a.v[k] = hn::ShiftRight<kBits>(a.v[k]);
   return a;
 }
-template <class D, class M>
-HWY_INLINE bool AllTrue(WideTag<D>, Wide<M> m) {
+template <class D, class M, std::size_t kCount>
+HWY_INLINE bool AllTrue(WideTag<D, kCount>, Wide<M, kCount> m) {
   auto all = m.v[0];
-  for (std::size_t k = 1; k < kWide; ++k) all = hn::And(all, m.v[k]);
+  for (std::size_t k = 1; k < kCount; ++k) all = hn::And(all, m.v[k]);
   return hn::AllTrue(D(), all);
 }
 
