@@ -428,7 +428,7 @@ HWY_INLINE V Tanh(D d, V x) {
     return PerLane(d, x, [](double v) { return std::tanh(v); });
   } else {
     // c N(c^2) / D(c^2), which has reached 1 where c is cut off. All coefficients are positive, so
-    // that only roundings show: up to 5 ulp, for two thirds of the work of 3 (decision 0015).
+    // that only roundings show: up to 5 ulp, for two thirds of the work of 3 (decision 0016).
     const V c = ClampKeepNaN(d, x, -9.3f, 9.3f), z = Mul(c, c), z2 = Mul(z, z);
     const V n = MulAdd(
         z2, MulAdd(z2, Set(d, 0.0171592757f), Horner(d, z, 4501.45605f, 26.5182133f)),
