@@ -327,11 +327,14 @@ std::vector<Attention> bit_shapes() {
   Attention dropped = causal(shape(1, 140, 140, 2, 1, 16));
   dropped.dropout = 0.1;
   return {causal(shape(1, 300, 300, 1, 1, 40)), causal(shape(1, 300, 300, 3, 3, 64), 70),
-          shape(3, 90, 170, 4, 2, 24), causal(shape(1, 600, 600, 8, 8, 8)), dropped};
+          shape(3, 90, 170, 4, 2, 24), causal(shape(1, 600, 600, 8, 8, 8)), dropped,
+          causal(shape(1, 1800, 1800, 1, 1, 8)), causal(shape(1, 1500, 1500, 2, 1, 8), 400),
+          shape(1, 500, 1300, 3, 1, 8)};
 }
 
-// With one key head and several threads dq is computed apart; with eight heads on one thread, a task
-// of the way forward has more queries: both ways are met.
+// With one short key head and several threads dq is computed apart, with long ones the tiles of
+// keys wait for each other; with eight heads on one thread, a task of the way forward has more
+// queries: all ways are met.
 TEST(Attention, ThreadsShowNowhere) {
   for (const Attention& a : bit_shapes()) {
     Random random(8);

@@ -45,7 +45,7 @@ struct Attention {
 };
 
 // Bytes of scratch, to be 64-byte aligned: under 1 MiB a thread for heads of up to 128 floats, and
-// backward one number for each row of each head.
+// backward one number for each row of each head and for each tile of keys.
 template <class T>
 std::size_t attention_scratch(const Attention& a);
 template <class T>

@@ -1,10 +1,15 @@
 // The way back. Scores are computed queries down, a panel of keys across: keys and values are
 // turned once for all queries that see them; queries and the gradient of out are used as they lie.
 //
-// One pass over the tiles of a key head gives dq, dk and dv from one computation of the weights.
-// Where there are too few key heads for the threads, dq is computed apart from dk and dv, each cut
-// into tiles: the weights then come twice, the bits are the same.
+// One pass over the tiles of a key head gives dq, dk and dv from one computation of the weights. A
+// tile of keys is a task, so that threads of unequal speed end together; it adds to dq of a tile of
+// queries when the keys before it have done so. Where that leaves too little to do at a time for the
+// threads, dq is computed apart from dk and dv, each cut into tiles: the weights then come twice,
+// the bits are the same.
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
 #include <utility>
 
 #include "ebb/base/pool.hpp"
@@ -13,6 +18,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/attention_backward.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 #include "ebb/kernels/attention-inl.hpp"
@@ -56,17 +62,21 @@ struct BackwardScratch {
   }
 };
 
+// At least one: it makes dq zero.
+size_t KeyTiles(const Attention& a) { return a.keys == 0 ? 1 : (a.keys + kKeys - 1) / kKeys; }
+
 template <class T>
 struct Backward {
   const Attention& a;
   const T *q, *k, *v, *out, *lse, *dout;
   T *dq, *dk, *dv;
-  T* dots;  // (batch, heads, queries): <out, dout>
+  T* dots;              // (batch, heads, queries): <out, dout>
+  std::uint32_t* done;  // (batch, kv_heads, key tiles): query tiles whose dq has been added to
   T* scratch;
   size_t scratch_elements;  // of each thread
 
   size_t query_tiles() const { return (a.queries + kQueries - 1) / kQueries; }
-  size_t key_tiles() const { return (a.keys + kKeys - 1) / kKeys; }
+  size_t key_tiles() const { return KeyTiles(a); }
   size_t row(size_t batch, size_t head) const { return (batch * a.heads + head) * a.queries; }
 };
 
@@ -75,7 +85,24 @@ struct Pair {
   size_t batch, head;
   size_t i, n, k, m;
   size_t coming = 0;  // queries of the same head that follow at once
+  // The keys before these add to dq first: a count that is to reach `step`. None: nothing to wait
+  // for.
+  std::uint32_t* before = nullptr;
+  std::uint32_t step = 0;
 };
+
+// Waits for a task that began earlier.
+HWY_INLINE void Await(const Pair& p) {
+  if (p.before == nullptr) return;
+  const std::atomic_ref<std::uint32_t> at(*p.before);
+  for (int spin = 0; at.load(std::memory_order_acquire) < p.step; ++spin) {
+    if (spin < 256) {
+      hwy::Pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
 
 // ---- what is computed once for several pairs ----
 
@@ -258,6 +285,7 @@ void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, b
     AddPanel(b, s, p, groups, c * width, keys_wanted);
   }
   if (!queries_wanted) return;
+  Await(p);
   T* dq = b.dq + (p.batch * a.queries + p.i) * a.q_row + p.head * a.size;
   size_t g = 0;
   while (g < groups.count) {  // groups that see the same keys go together
@@ -285,23 +313,34 @@ void ZeroQueries(const Backward<T>& b, size_t batch, size_t head, size_t i, size
   }
 }
 
-// dk and dv of one tile of keys, and what it adds to dq of all queries that see it.
+// dk and dv of one tile of keys, and what it adds to dq of all queries that see it. Tiles of one key
+// head are begun in order, by any thread; the first makes dq zero.
 template <class T>
-void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv,
-             size_t tile, bool queries_wanted) {
+void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, size_t tile,
+             bool queries_wanted) {
   const Attention& a = b.a;
-  const size_t k0 = tile * kKeys, m = std::min(kKeys, a.keys - k0), group = a.heads / a.kv_heads;
+  const size_t batch = unit / a.kv_heads, kv = unit % a.kv_heads, group = a.heads / a.kv_heads;
+  const size_t k0 = tile * kKeys, m = std::min(kKeys, a.keys - k0);
   const size_t padded = RoundedUp(a.size, PanelColumns<T>());
+  std::uint32_t* done = b.done + unit * b.key_tiles() + tile;
+  std::uint32_t step = 0;
   LoadKeys(b, s, batch, kv, k0, m);
   std::fill_n(s.dk, m * padded, T(0));
   std::fill_n(s.dv, m * padded, T(0));
   for (size_t head = kv * group; head < (kv + 1) * group; ++head) {
     for (size_t i = 0; i < a.queries; i += kQueries) {
       const size_t n = std::min(kQueries, a.queries - i);
-      const Pair p{batch, head, i, n, k0, m, std::min(kQueries, a.queries - i - n)};
-      if (KeysOf(a, i, i + p.n, k0, k0 + m).empty()) continue;
-      LoadQueries(b, s, p);
-      AddPair(b, s, p, queries_wanted, true);
+      const Pair p{batch, head, i, n, k0, m, std::min(kQueries, a.queries - i - n),
+                   queries_wanted && tile > 0 ? done - 1 : nullptr, ++step};
+      if (queries_wanted && tile == 0) ZeroQueries(b, batch, head, i, i + n);
+      if (KeysOf(a, i, i + n, k0, k0 + m).empty()) {
+        Await(p);
+      } else {
+        LoadQueries(b, s, p);
+        AddPair(b, s, p, queries_wanted, true);
+      }
+      if (queries_wanted)
+        std::atomic_ref<std::uint32_t>(*done).store(step, std::memory_order_release);
     }
   }
   const size_t at = batch * a.keys + k0;
@@ -309,15 +348,6 @@ void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, si
     std::memcpy(b.dk + (at + r) * a.k_row + kv * a.size, s.dk + r * padded, a.size * sizeof(T));
     std::memcpy(b.dv + (at + r) * a.v_row + kv * a.size, s.dv + r * padded, a.size * sizeof(T));
   }
-}
-
-template <class T>
-void KeyHead(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit) {
-  const Attention& a = b.a;
-  const size_t batch = unit / a.kv_heads, kv = unit % a.kv_heads, group = a.heads / a.kv_heads;
-  for (size_t head = kv * group; head < (kv + 1) * group; ++head)
-    ZeroQueries(b, batch, head, 0, a.queries);
-  for (size_t tile = 0; tile < b.key_tiles(); ++tile) KeyTile(b, s, batch, kv, tile, true);
 }
 
 template <class T>
@@ -336,6 +366,17 @@ void QueryTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, 
   }
 }
 
+// One pass is 5 products on tiles of keys, of which few may be under way at a time; two passes are 7,
+// on any number of threads.
+template <class T>
+bool OnePass(const Backward<T>& b, size_t threads) {
+  const size_t units = b.a.batch * b.a.kv_heads, tiles = b.key_tiles();
+  if ((units + threads - 1) / threads * threads * 5 <= units * 7) return true;
+  const size_t steps = b.query_tiles() * (b.a.heads / b.a.kv_heads);  // of one tile, at most
+  const size_t work = units * tiles * steps / (b.a.causal ? 2 : 1);
+  return (steps + tiles) * threads * 6 <= work * 7;
+}
+
 template <class T>
 void RunBackward(const Backward<T>& b) {
   const Attention& a = b.a;
@@ -345,24 +386,28 @@ void RunBackward(const Backward<T>& b) {
   };
   pool::parallel_for(a.batch * a.queries, 1 + 32768 / (a.heads * a.size + 1),
                      [&](size_t begin, size_t end) { Dots(b, begin, end); });
-  // One pass is 5 products on whole heads; two are 7, on any number of threads.
-  const size_t units = a.batch * a.kv_heads, threads = static_cast<size_t>(pool::threads());
-  if ((units + threads - 1) / threads * threads * 5 <= units * 7) {
-    pool::parallel_for(units, 1, [&](size_t begin, size_t end) {
+  const size_t units = a.batch * a.kv_heads, key_tiles = b.key_tiles();
+  const size_t query_tiles = b.query_tiles(), key_tasks = units * key_tiles;
+  const size_t threads = static_cast<size_t>(pool::threads());
+  if (OnePass(b, threads)) {
+    std::fill_n(b.done, key_tasks, 0u);
+    pool::parallel_for(key_tasks, 1, [&](size_t begin, size_t end) {
       const BackwardScratch<T> s = own();
-      for (size_t unit = begin; unit < end; ++unit) KeyHead(b, s, unit);
+      for (size_t task = begin; task < end; ++task) {
+        // As many units side by side as there are threads: what a tile waits for is then long done.
+        const size_t first = task / (threads * key_tiles) * threads;
+        const size_t beside = std::min(threads, units - first), at = task - first * key_tiles;
+        KeyTile(b, s, first + at % beside, at / beside, true);
+      }
     });
     return;
   }
-  const size_t key_tiles = b.key_tiles(), query_tiles = b.query_tiles();
-  const size_t key_tasks = units * key_tiles;
   pool::parallel_for(
       key_tasks + a.batch * a.heads * query_tiles, 1, [&](size_t begin, size_t end) {
         const BackwardScratch<T> s = own();
         for (size_t task = begin; task < end; ++task) {
           if (task < key_tasks) {
-            const size_t unit = task / key_tiles;
-            KeyTile(b, s, unit / a.kv_heads, unit % a.kv_heads, task % key_tiles, false);
+            KeyTile(b, s, task / key_tiles, task % key_tiles, false);
           } else {
             const size_t at = task - key_tasks, unit = at / query_tiles;
             QueryTile(b, s, unit / a.heads, unit % a.heads, query_tiles - 1 - at % query_tiles);
@@ -377,10 +422,16 @@ size_t DotElements(const Attention& a) {
 }
 
 template <class T>
+size_t DoneElements(const Attention& a) {
+  return RoundedUp(a.batch * a.kv_heads * KeyTiles(a), 16);
+}
+
+template <class T>
 void BackwardOf(const Attention& a, const T* q, const T* k, const T* v, const T* out, const T* lse,
                 const T* dout, T* dq, T* dk, T* dv, std::byte* scratch) {
-  T* dots = reinterpret_cast<T*>(scratch);
-  RunBackward(Backward<T>{a, q, k, v, out, lse, dout, dq, dk, dv, dots, dots + DotElements<T>(a),
+  T *dots = reinterpret_cast<T*>(scratch), *done = dots + DotElements<T>(a);
+  RunBackward(Backward<T>{a, q, k, v, out, lse, dout, dq, dk, dv, dots,
+                          reinterpret_cast<std::uint32_t*>(done), done + DoneElements<T>(a),
                           BackwardScratch<T>(nullptr, a.size).elements});
 }
 
@@ -395,7 +446,8 @@ void BackwardF64(const Attention& a, const double* q, const double* k, const dou
   BackwardOf(a, q, k, v, out, lse, dout, dq, dk, dv, scratch);
 }
 size_t BackwardElements(const Attention& a, size_t threads) {
-  return DotElements<float>(a) + BackwardScratch<float>(nullptr, a.size).elements * threads;
+  return DotElements<float>(a) + DoneElements<float>(a) +
+         BackwardScratch<float>(nullptr, a.size).elements * threads;
 }
 
 }  // namespace

@@ -40,9 +40,11 @@ HWY_INLINE size_t TileLanes() {
 }
 
 // Where A's elements are: at<r, u> is that of row r of the tile and the u-th k from the current
-// one, u < kTileSteps; next(n) goes on by n. Strides are in bytes.
+// one, u < kSteps; next(n) goes on by n. Strides are in bytes. Eight steps at a time pay in the short
+// sums of attention, whose operands come as they lie; in long ones four do as well.
 template <int MR, class T>
 struct PackedRows {  // MR elements of one k side by side
+  static constexpr int kSteps = HWY_MIN(kTileSteps, 4);
   const T* a;
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
@@ -53,6 +55,7 @@ struct PackedRows {  // MR elements of one k side by side
 
 template <int MR, class T>
 struct RowsAlong {  // a row's side by side
+  static constexpr int kSteps = kTileSteps;
   const T *low, *high;  // two bases, so that every row is a base plus at most twice a stride
   size_t row;
   HWY_INLINE RowsAlong(const T* a, size_t a_row)
@@ -69,23 +72,31 @@ struct RowsAlong {  // a row's side by side
 
 template <class T>
 struct RowsAcross {  // those of one k side by side, `step` elements from one k to the next
-  const T* a;
+  static constexpr int kSteps = kTileSteps;
+  const T *a, *a4;  // this k and, for more than 4 steps, the fourth after it
   size_t step, once, thrice;
   HWY_INLINE RowsAcross(const T* a, size_t a_k)
-      : a(a), step(a_k), once(a_k * sizeof(T)), thrice(3 * once) {}
+      : a(a), a4(a + 4 * a_k), step(a_k), once(a_k * sizeof(T)), thrice(3 * once) {}
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
-    return SetFrom<u % 3 + u / 3, r * static_cast<int>(sizeof(T))>(d, a, u < 3 ? once : thrice);
+    constexpr int kOf4 = u % 4, kTimes = kOf4 % 3 + kOf4 / 3;
+    return SetFrom<kTimes, r * static_cast<int>(sizeof(T))>(d, u < 4 ? a : a4,
+                                                           kOf4 < 3 ? once : thrice);
   }
   template <int v, int u, class D>
   HWY_INLINE hn::Vec<D> vector(D d) const {  // as rows of B
-    return LoadFrom<u % 3 + u / 3, kBytes<v, D>>(d, a, u < 3 ? once : thrice);
+    constexpr int kOf4 = u % 4, kTimes = kOf4 % 3 + kOf4 / 3;
+    return LoadFrom<kTimes, kBytes<v, D>>(d, u < 4 ? a : a4, kOf4 < 3 ? once : thrice);
   }
-  HWY_INLINE void next(int n) { a += n * step; }
+  HWY_INLINE void next(int n) {
+    a += n * step;
+    a4 += n * step;
+  }
 };
 
 template <int MR, class T>
 struct RowsApart {  // rows anywhere, a row's side by side
+  static constexpr int kSteps = HWY_MIN(kTileSteps, 4);
   const T* row[MR];
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
@@ -99,6 +110,7 @@ struct RowsApart {  // rows anywhere, a row's side by side
 
 template <int NV, class T>
 struct VectorsApart {  // rows of B whose vectors lie anywhere
+  static constexpr int kSteps = HWY_MIN(kTileSteps, 4);
   const T* first[NV];
   size_t step, once, thrice;
   template <int v, int u, class D>
@@ -139,26 +151,27 @@ HWY_INLINE void TileStep(V (&acc)[MR][NV], const A& a, const B& b,
   (each(a.template at<r, u>(d), acc[r]), ...);
 }
 
+template <class T, int MR, int NV, class V, class A, class B, int... u>
+HWY_INLINE void TileSteps(V (&acc)[MR][NV], A& a, B& b, std::integer_sequence<int, u...>) {
+  const std::make_integer_sequence<int, MR> rows;
+  const std::make_integer_sequence<int, NV> vectors;
+  (TileStep<u, T>(acc, a, b, rows, vectors), ...);
+  a.next(sizeof...(u));
+  b.next(sizeof...(u));
+}
+
 // The chains of a tile over the next kc of k.
 template <class T, int MR, int NV, class V, class A, class B>
 HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
-  const std::make_integer_sequence<int, MR> rows;
-  const std::make_integer_sequence<int, NV> vectors;
-  if constexpr (kTileSteps == 4) {
-    for (; kc >= 4; kc -= 4) {
-      TileStep<0, T>(acc, a, b, rows, vectors);
-      TileStep<1, T>(acc, a, b, rows, vectors);
-      TileStep<2, T>(acc, a, b, rows, vectors);
-      TileStep<3, T>(acc, a, b, rows, vectors);
-      a.next(4);
-      b.next(4);
+  constexpr int kSteps = HWY_MIN(A::kSteps, B::kSteps);
+  if constexpr (kSteps > 1) {
+    for (; kc >= kSteps; kc -= kSteps) {
+      TileSteps<T>(acc, a, b, std::make_integer_sequence<int, kSteps>());
       Forget(kc);
     }
   }
   for (; kc > 0; --kc) {
-    TileStep<0, T>(acc, a, b, rows, vectors);
-    a.next(1);
-    b.next(1);
+    TileSteps<T>(acc, a, b, std::make_integer_sequence<int, 1>());
     Forget(kc);
   }
 }

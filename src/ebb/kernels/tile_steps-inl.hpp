@@ -27,7 +27,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #if HWY_TARGET == HWY_AVX2 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && !HWY_IS_ASAN && \
     !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define EBB_TILE_SPELT_OUT 1
-constexpr int kTileSteps = 4;
+constexpr int kTileSteps = 8;
 #else
 #define EBB_TILE_SPELT_OUT 0
 constexpr int kTileSteps = 1;
