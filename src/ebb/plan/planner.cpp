@@ -291,6 +291,7 @@ class Planner {
       const std::uint64_t all = c.fixed + arena_of(packed(schedules(i), c.least(), c.carry));
       if (all < minimum_) minimum_ = all, smallest_ = i;
     }
+    candidates_[smallest_].deep = true;  // what is promised by these schedules is kept
   }
 
   // What the program holds that is neither the step's nor its data: its own tensors, other models.
@@ -445,7 +446,10 @@ class Planner {
       std::vector<std::size_t> order;  // of those that fit, the fastest first
       for (std::size_t i = 0; i < candidates_.size(); ++i)
         if (limit[i] >= candidates_[i].least()) order.push_back(i);
-      if (order.empty()) refuse(result);
+      if (order.empty()) {
+        result.frontier = frontier();
+        refuse(result);
+      }
       const auto seconds = [&](std::size_t i) { return judged(candidates_[i], limit[i]); };
       std::stable_sort(order.begin(), order.end(),
                        [&](std::size_t a, std::size_t b) { return seconds(a) < seconds(b); });
