@@ -22,14 +22,62 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels {
 namespace HWY_NAMESPACE {
 
+// Not into L1, which is full of the panel in use.
+HWY_INLINE void PrefetchToL2(const void* p) {
+#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
+  __builtin_prefetch(p, 0, 2);
+#else
+  static_cast<void>(p);
+#endif
+}
+
+// What will be read next: rows of so many bytes, asked for a line at a time while tiles are
+// computed. A core waits for few lines at once, so many in a row would stop it.
+class Ahead {
+ public:
+  Ahead() = default;
+  // All of it, in so many turns.
+  Ahead(const void* first, size_t stride, size_t rows, size_t bytes, size_t turns)
+      : at_(static_cast<const char*>(first)),
+        row_end_(at_ + bytes),
+        stride_(stride),
+        bytes_(bytes),
+        left_(rows * ((bytes + 63) / 64)),
+        share_((left_ + turns - 1) / turns) {}
+
+  void next_turn() { now_ = HWY_MIN(left_, share_); }
+  HWY_INLINE void operator()() {
+    if (now_ == 0) return;
+    PrefetchToL2(at_);
+    --now_;
+    --left_;
+    at_ += 64;
+    if (at_ < row_end_) return;
+    row_end_ += stride_;
+    at_ = row_end_ - bytes_;
+  }
+  void end_turn() {
+    while (now_ != 0) (*this)();
+  }
+
+ private:
+  const char *at_ = nullptr, *row_end_ = nullptr;
+  size_t stride_ = 0, bytes_ = 0, left_ = 0, share_ = 0, now_ = 0;
+};
+
 template <class T>
 using TileFn = void (*)(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k,
-                        T* c, size_t c_row, size_t n, bool from_zero);
+                        T* c, size_t c_row, size_t n, bool from_zero, Ahead& ahead);
 
 template <int MR, int NV, class T>
+void TileInPlace(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k, T* c,
+                 size_t c_row, size_t n, bool from_zero, Ahead&) {
+  Tile<MR, NV, T>(kc, a, a_row, a_k, b, b_k, c, c_row, n, from_zero);
+}
+template <int MR, int NV, class T>
 void TileOfPacked(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_k, T* c, size_t c_row,
-                  size_t n, bool from_zero) {
-  TilePacked<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
+                  size_t n, bool from_zero, Ahead& ahead) {
+  TilePacked<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, ahead);
 }
 
 // [packed][rows - 1][vectors: 1, 2, 4]. Four vectors are for one or two rows, where two do not give
@@ -37,12 +85,12 @@ void TileOfPacked(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_k,
 template <class T>
 struct Tiles {
   static constexpr TileFn<T> kFor[2][kTileRows][3] = {
-      {{Tile<1, 1, T>, Tile<1, 2, T>, Tile<1, 4, T>},
-       {Tile<2, 1, T>, Tile<2, 2, T>, Tile<2, 4, T>},
-       {Tile<3, 1, T>, Tile<3, 2, T>, nullptr},
-       {Tile<4, 1, T>, Tile<4, 2, T>, nullptr},
-       {Tile<5, 1, T>, Tile<5, 2, T>, nullptr},
-       {Tile<6, 1, T>, Tile<6, 2, T>, nullptr}},
+      {{TileInPlace<1, 1, T>, TileInPlace<1, 2, T>, TileInPlace<1, 4, T>},
+       {TileInPlace<2, 1, T>, TileInPlace<2, 2, T>, TileInPlace<2, 4, T>},
+       {TileInPlace<3, 1, T>, TileInPlace<3, 2, T>, nullptr},
+       {TileInPlace<4, 1, T>, TileInPlace<4, 2, T>, nullptr},
+       {TileInPlace<5, 1, T>, TileInPlace<5, 2, T>, nullptr},
+       {TileInPlace<6, 1, T>, TileInPlace<6, 2, T>, nullptr}},
       {{TileOfPacked<1, 1, T>, TileOfPacked<1, 2, T>, TileOfPacked<1, 4, T>},
        {TileOfPacked<2, 1, T>, TileOfPacked<2, 2, T>, TileOfPacked<2, 4, T>},
        {TileOfPacked<3, 1, T>, TileOfPacked<3, 2, T>, nullptr},
@@ -216,61 +264,27 @@ void Share(const Part<T>& part, size_t begin, size_t end) {
   }
 }
 
-// Not into L1, which is full of the panel in use.
-HWY_INLINE void PrefetchToL2(const void* p) {
-#if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
-  __builtin_prefetch(p, 0, 2);
-#else
-  static_cast<void>(p);
-#endif
-}
-
-// What will be read next: rows of so many bytes. It is asked for a few lines at a time.
-class Ahead {
- public:
-  Ahead() = default;
-  Ahead(const void* first, size_t stride, size_t rows, size_t bytes)
-      : row_(static_cast<const char*>(first)), stride_(stride), bytes_(bytes), rows_(rows) {}
-  size_t lines() const { return rows_ * ((bytes_ + 63) / 64); }
-  HWY_INLINE void ask(size_t lines) {
-    while (lines != 0 && rows_ != 0) {
-      const size_t of_row = HWY_MIN(lines, (bytes_ - at_ + 63) / 64);
-      for (size_t i = 0; i < of_row; ++i) PrefetchToL2(row_ + at_ + i * 64);
-      lines -= of_row;
-      at_ += of_row * 64;
-      if (at_ < bytes_) return;
-      at_ = 0;
-      row_ += stride_;
-      --rows_;
-    }
-  }
-
- private:
-  const char* row_ = nullptr;
-  size_t stride_ = 0, bytes_ = 0, rows_ = 0, at_ = 0;
-};
-
 // Rows [tile, tile_end) of tiles × one panel of n columns from j, over one step of k. Packed rows
 // start at a, those in place at their own address. Meanwhile what comes next, if any, is asked for.
 template <class T>
 HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j,
-                               size_t n, const T* a, const T* b, size_t b_k, Ahead ahead, size_t k,
-                               size_t kc, bool from_zero) {
+                               size_t n, const T* a, const T* b, size_t b_k, Ahead& ahead,
+                               size_t k, size_t kc, bool from_zero) {
   const Gemm& g = part.g;
   const RowTiles tiles(part.rows);
   const size_t lanes = TileLanes<T>();
   const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
   const size_t first = tiles.begin(tile);
-  const size_t share = (ahead.lines() + tile_end - tile - 1) / (tile_end - tile);
   if (part.plan.pack_a) {
     for (size_t t = tile, i = first; t < tile_end; ++t) {
       const size_t next = tiles.begin(t + 1);
       if (t + 1 < tile_end) {
         for (size_t r = next; r < tiles.begin(t + 2); ++r) hwy::Prefetch(part.c(r, j));
       }
-      ahead.ask(share);
+      ahead.next_turn();
       Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0, b, b_k, part.c(i, j),
-                                               g.ldc, n, from_zero);
+                                               g.ldc, n, from_zero, ahead);
+      ahead.end_turn();
       i = next;
     }
   } else {
@@ -278,9 +292,10 @@ HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end
     a = static_cast<const T*>(g.a.data) + part.i0 * a_row + (part.k0 + k) * a_k;
     for (size_t t = tile, i = first; t < tile_end; ++t) {
       const size_t next = tiles.begin(t + 1);
-      ahead.ask(share);
+      ahead.next_turn();
+      ahead.end_turn();
       Tiles<T>::kFor[0][next - i - 1][vectors](kc, a + i * a_row, a_row, a_k, b, b_k, part.c(i, j),
-                                               g.ldc, n, from_zero);
+                                               g.ldc, n, from_zero, ahead);
       i = next;
     }
   }
@@ -294,6 +309,7 @@ HWY_NOINLINE void ComputeAlong(const Part<T>& part, size_t tile, size_t tile_end
   const RowTiles tiles(part.rows);
   const size_t width = PanelWidth<T>(part.plan), lanes = TileLanes<T>();
   const size_t first = tiles.begin(tile);
+  Ahead none;
   for (size_t t = tile; t < tile_end; t += kAlongTiles) {
     const size_t end = HWY_MIN(tile_end, t + kAlongTiles);
     for (size_t j = j_begin; j < j_end; j += width) {
@@ -303,7 +319,7 @@ HWY_NOINLINE void ComputeAlong(const Part<T>& part, size_t tile, size_t tile_end
         const size_t next = tiles.begin(u + 1);
         Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0,
                                                  b + (j - j_begin) * kc, width, part.c(i, j),
-                                                 part.g.ldc, n, from_zero);
+                                                 part.g.ldc, n, from_zero, none);
         i = next;
       }
     }
@@ -328,7 +344,7 @@ void FinishPanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, si
 // k those from j_begin on.
 template <class T>
 Ahead NextSource(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, size_t group,
-                 size_t k, size_t kc) {
+                 size_t k, size_t kc, size_t turns) {
   const Operand& b = part.g.b;
   if (j >= j_end) {
     j = j_begin;
@@ -341,7 +357,7 @@ Ahead NextSource(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, si
   const size_t row = b.transposed ? part.j0 + j : part.k0 + k;
   const size_t column = b.transposed ? part.k0 + k : part.j0 + j;
   return {static_cast<const char*>(b.data) + (row * b.ld + column) * size, b.ld * size,
-          b.transposed ? n : kc, (b.transposed ? kc : n) * size};
+          b.transposed ? n : kc, (b.transposed ? kc : n) * size, turns};
 }
 
 // Computing tasks: blocks of rows, one or all, × a range of columns.
@@ -386,21 +402,26 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
             FinishPanel(part, tile, tile_end, j, HWY_MIN(width, j_end - j));
           continue;
         }
+        Ahead ahead;
         for (size_t j = j_begin; j < j_end; j += width) {
           const size_t n = HWY_MIN(width, j_end - j), in_group = (j - j_begin) % group;
           const T* b = own + in_group * kc;
           size_t b_k = width;
-          Ahead ahead;
           if (part.shares_b()) {
             b = part.panels + k * PaddedColumns(part) + j * kc;
-            if (j + width < j_end) ahead = {b + width * kc, 0, 1, width * kc * sizeof(T)};
+            ahead = {};
+            if (j + width < j_end)
+              ahead = {b + width * kc, 0, 1, width * kc * sizeof(T), tile_end - tile};
           } else if (plan.panels == PanelsOfB::in_place && n == width) {
             b = At<T>(g.b, part.k0 + k, part.j0 + j);
             b_k = g.b.ld;
           } else if (blocks == 1) {
-            if (in_group == 0) PackColumns(part, j, HWY_MIN(j_end, j + group), k, kc, own);
-            if (in_group + width >= group || j + width >= j_end)
-              ahead = NextSource(part, j + width, j_begin, j_end, group, k, kc);
+            if (in_group == 0) {  // the next group is asked for while this one is used
+              const size_t next = HWY_MIN(j_end, j + group);
+              PackColumns(part, j, next, k, kc, own);
+              const size_t turns = (tile_end - tile) * ((next - j + width - 1) / width);
+              ahead = NextSource(part, next, j_begin, j_end, group, k, kc, turns);
+            }
           }
           ComputePanel(part, tile, tile_end, j, n, a, b, b_k, ahead, k, kc, from_zero);
           if (last) FinishPanel(part, tile, tile_end, j, n);

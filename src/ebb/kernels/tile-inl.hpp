@@ -160,13 +160,19 @@ HWY_INLINE void TileSteps(V (&acc)[MR][NV], A& a, B& b, std::integer_sequence<in
   b.next(sizeof...(u));
 }
 
+// What is done besides, between steps of k: nothing.
+struct Nothing {
+  HWY_INLINE void operator()() const {}
+};
+
 // The chains of a tile over the next kc of k.
-template <class T, int MR, int NV, class V, class A, class B>
-HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
+template <class T, int MR, int NV, class V, class A, class B, class Meanwhile>
+HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b, Meanwhile& meanwhile) {
   constexpr int kSteps = HWY_MIN(A::kSteps, B::kSteps);
   if constexpr (kSteps > 1) {
     for (; kc >= kSteps; kc -= kSteps) {
       TileSteps<T>(acc, a, b, std::make_integer_sequence<int, kSteps>());
+      meanwhile();
       Forget(kc);
     }
   }
@@ -174,6 +180,12 @@ HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
     TileSteps<T>(acc, a, b, std::make_integer_sequence<int, 1>());
     Forget(kc);
   }
+}
+
+template <class T, int MR, int NV, class V, class A, class B>
+HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
+  Nothing nothing;
+  TileRun<T>(acc, kc, a, b, nothing);
 }
 
 template <class T, class V, int MR, int NV, int... v>
@@ -193,17 +205,26 @@ HWY_INLINE void TileEnd(const V (&acc)[MR][NV], const StridedOut<MR, T>& c,
   (c.template store<v / NV, v % NV>(d, acc[v / NV][v % NV]), ...);
 }
 
-template <int MR, int NV, class T, class Rows>
+template <int MR, int NV, class T, class Rows, class Meanwhile>
 HWY_INLINE void TileChain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
-                          bool from_zero) {
+                          bool from_zero, Meanwhile& meanwhile) {
   const std::make_integer_sequence<int, MR * NV> all;
+  Meanwhile in_registers = meanwhile;
   hn::Vec<hn::ScalableTag<T>> acc[MR][NV];
   RowsAcross<T> from(b, b_k);
   TileFence();
   TileStart(acc, c, from_zero, all);
-  TileRun<T>(acc, kc, a, from);
+  TileRun<T>(acc, kc, a, from, in_registers);
   TileEnd(acc, c, all);
   TileFence();
+  meanwhile = in_registers;
+}
+
+template <int MR, int NV, class T, class Rows>
+HWY_INLINE void TileChain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
+                          bool from_zero) {
+  Nothing nothing;
+  TileChain<MR, NV, T>(kc, a, b, b_k, c, from_zero, nothing);
 }
 
 // As TileChain, writing the first n columns only: the tile goes through a buffer.
@@ -219,13 +240,20 @@ HWY_NOINLINE void TileEdge(size_t kc, Rows a, const T* b, size_t b_k, T* c, size
   for (int r = 0; r < MR; ++r) std::memcpy(c + r * c_row, edge + r * kMost, n * sizeof(T));
 }
 
+template <int MR, int NV, class T, class Rows, class Meanwhile>
+HWY_INLINE void TileColumns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
+                            bool from_zero, Meanwhile& meanwhile) {
+  if (HWY_LIKELY(n >= NV * TileLanes<T>())) {
+    return TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(c, c_row), from_zero, meanwhile);
+  }
+  TileEdge<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
+}
+
 template <int MR, int NV, class T, class Rows>
 HWY_INLINE void TileColumns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
                             bool from_zero) {
-  if (HWY_LIKELY(n >= NV * TileLanes<T>())) {
-    return TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(c, c_row), from_zero);
-  }
-  TileEdge<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
+  Nothing nothing;
+  TileColumns<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, nothing);
 }
 
 // C's row r starts at c + r * c_row, B's row k at b + k * b_k. Writes n <= NV * Lanes columns. Not
@@ -247,11 +275,11 @@ HWY_INLINE void Tile(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b
   TileAcross<MR, NV, T>(kc, a, a_k, b, b_k, c, c_row, n, from_zero);
 }
 
-// As Tile, for A packed as [k][MR].
-template <int MR, int NV, class T>
+// As Tile, for A packed as [k][MR]. meanwhile() is called every few steps, where the tile is whole.
+template <int MR, int NV, class T, class Meanwhile>
 HWY_NOINLINE void TilePacked(size_t kc, const T* a, const T* b, size_t b_k, T* c, size_t c_row,
-                             size_t n, bool from_zero) {
-  TileColumns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, c, c_row, n, from_zero);
+                             size_t n, bool from_zero, Meanwhile& meanwhile) {
+  TileColumns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, c, c_row, n, from_zero, meanwhile);
 }
 
 }  // namespace HWY_NAMESPACE
