@@ -2,10 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "ebb/base/error.hpp"
 #include "ebb/kernels/conv.hpp"
 #include "ebb/kernels/copy.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/conv_pieces.hpp"
+#include "ebb/ops/products.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
@@ -91,7 +96,7 @@ std::string pair(const Spec& a, const Spec& b) {
 Conv2dShape forward_sizes(const char* op, const Conv2dOptions& o, const Spec& x, const Spec& w) {
   check_image(op, "x", x);
   check_rank(op, "the weight", w, "(out channels, height, width, in channels / groups)");
-  rows::check_same_type(op, x, w);
+  products::result_type(op, x, w);
   return sizes(op, o, x.shape, w.shape, pair(x, w));
 }
 
@@ -104,7 +109,7 @@ void check_dy(const char* op, const Spec& dy, const Conv2dShape& s) {
 Conv2dShape input_grad_sizes(const Conv2dInputGrad& g, const Spec& dy, const Spec& w) {
   check_image(g.name, "dy", dy);
   check_rank(g.name, "the weight", w, "(out channels, height, width, in channels / groups)");
-  rows::check_same_type(g.name, dy, w);
+  products::result_type(g.name, dy, w);
   const Shape x{dy.shape[0], g.in_h, g.in_w, w.shape[3] * g.options.groups};
   const Conv2dShape s = sizes(g.name, g.options, x, w.shape, pair(dy, w));
   check_dy(g.name, dy, s);
@@ -115,7 +120,7 @@ Conv2dShape weight_grad_sizes(const Conv2dWeightGrad& g, Specs in) {
   const Spec &x = in[0], &dy = in[1];
   check_image(g.name, "x", x);
   check_image(g.name, "dy", dy);
-  rows::check_same_type(g.name, x, dy);
+  products::result_type(g.name, x, dy);
   check_options(g.name, g.options);
   const std::int64_t groups = g.options.groups;
   if (x.shape[3] % groups != 0)
@@ -127,17 +132,17 @@ Conv2dShape weight_grad_sizes(const Conv2dWeightGrad& g, Specs in) {
   return s;
 }
 
-Cost cost_of(const Conv2dShape& s, DType dtype) {
+double size(const Spec& s) { return static_cast<double>(s.bytes()); }
+
+// Of a convolution that reads two and makes one.
+Cost cost_of(const Conv2dShape& s, const Spec& a, const Spec& b, const Spec& made) {
   const double in =
       static_cast<double>(s.in_c / s.groups) * static_cast<double>(s.kernel_h * s.kernel_w);
   const double out =
       static_cast<double>(s.batch * s.out_h() * s.out_w()) * static_cast<double>(s.out_c);
-  const double x = static_cast<double>(s.batch * s.in_h * s.in_w) * static_cast<double>(s.in_c);
-  return {2 * in * out,
-          (x + out + in * static_cast<double>(s.out_c)) * static_cast<double>(size_of(dtype))};
+  return {2 * in * out, size(a) + size(b) + size(made)};
 }
 
-// The larger element: 16-bit floats are computed in f32.
 bool is_double(const Spec& s) { return s.dtype == DType::f64; }
 
 }  // namespace
@@ -149,39 +154,57 @@ Spec Conv2d::shape(Specs in) const {
     throw Error(
         fmt::format("conv2d: takes x, a weight and perhaps a bias, found {} inputs", in.size()));
   const Conv2dShape s = forward_sizes(name, options, in[0], in[1]);
+  const DType made = products::result_type(name, in[0], in[1]);
   if (in.size() == 3) {
-    rows::check_same_type(name, in[0], in[2]);
+    if (in[2].dtype != made && !(made == DType::f32 && is_half(in[2].dtype)))
+      throw Error(fmt::format("conv2d: the bias is {}, expected {} to go with {}", to_string(in[2]),
+                              ebb::name(made), pair(in[0], in[1])));
     if (in[2].shape != Shape{in[1].shape[0]})
       throw Error(fmt::format("conv2d: the bias is {}, expected ({}) to go with the weight {}",
                               to_string(in[2]), in[1].shape[0], to_string(in[1])));
   }
-  return {out_shape(s), in[0].dtype};
+  return {out_shape(s), made};
 }
 
 Cost Conv2d::cost(Specs in) const {
-  return cost_of(forward_sizes(name, options, in[0], in[1]), in[0].dtype);
+  return cost_of(forward_sizes(name, options, in[0], in[1]), in[0], in[1], shape(in));
 }
 
 std::size_t Conv2d::scratch(Specs in) const {
   const Conv2dShape s = forward_sizes(name, options, in[0], in[1]);
-  return is_double(in[0]) ? kernels::conv2d_scratch_bytes<double>(s)
-                          : kernels::conv2d_scratch_bytes<float>(s);
+  if (is_double(in[0])) return kernels::conv2d_scratch_bytes<double>(s);
+  return conv::Pieces(s, in[0].dtype, in[1].dtype, shape(in).dtype)
+      .forward_scratch(in.size() == 3 ? in[2].dtype : DType::f32);
 }
 
 void Conv2d::run(Ins in, Out y, Scratch scratch) const {
   const Conv2dShape s = forward_sizes(name, options, *in[0].spec, *in[1].spec);
-  rows::with_float(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* bias = in.size() == 3 ? in[2].as<T>() : nullptr;
-    kernels::conv2d<T>(s, in[0].as<T>(), in[1].as<T>(), bias, y.as<T>(), scratch);
-  });
+  const In* bias = in.size() == 3 ? &in[2] : nullptr;
+  if (y.dtype() == DType::f64) {
+    return kernels::conv2d<double>(s, in[0].as<double>(), in[1].as<double>(),
+                                   bias ? bias->as<double>() : nullptr, y.as<double>(), scratch);
+  }
+  conv::Pieces(s, in[0].dtype(), in[1].dtype(), y.dtype())
+      .forward(in[0].data, in[1].data, bias, y.data, scratch);
 }
 
+// The weight's and the bias's gradients are sums over examples: they go on from what there is, where
+// they are of the type that the sums have.
 void Conv2d::grad(Back& b) const {
-  const Shape &x = b.in_spec(0).shape, &w = b.in_spec(1).shape;
-  if (b.wants(0)) b.give(0, conv2d_input_grad(b.d(), b.in(1), x[1], x[2], options));
-  if (b.wants(1)) b.give(1, conv2d_weight_grad(b.in(0), b.d(), w[1], w[2], options, b.take(1)));
-  if (b.inputs() == 3 && b.wants(2)) b.give(2, sum_to(b.d(), b.in_spec(2).shape, b.take(2)));
+  const Spec &x = b.in_spec(0), &w = b.in_spec(1);
+  if (b.wants(0))
+    b.give(0, cast(conv2d_input_grad(b.d(), b.in(1), x.shape[1], x.shape[2], options), x.dtype));
+  if (b.wants(1)) {
+    const bool same = w.dtype == b.out_spec().dtype;
+    const Tensor dw = conv2d_weight_grad(b.in(0), b.d(), w.shape[1], w.shape[2], options,
+                                         same ? b.take(1) : Tensor());
+    b.give(1, cast(dw, w.dtype));
+  }
+  if (b.inputs() == 3 && b.wants(2)) {
+    const Spec& bias = b.in_spec(2);
+    const bool same = bias.dtype == b.out_spec().dtype;
+    b.give(2, cast(sum_to(b.d(), bias.shape, same ? b.take(2) : Tensor()), bias.dtype));
+  }
 }
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -213,31 +236,40 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 
 Spec Conv2dInputGrad::shape(const Spec& dy, const Spec& weight) const {
   const Conv2dShape s = input_grad_sizes(*this, dy, weight);
-  return {Shape{dy.shape[0], in_h, in_w, static_cast<std::int64_t>(s.in_c)}, dy.dtype};
+  return {Shape{dy.shape[0], in_h, in_w, static_cast<std::int64_t>(s.in_c)},
+          products::result_type(name, dy, weight)};
 }
 
 Cost Conv2dInputGrad::cost(const Spec& dy, const Spec& weight) const {
-  return cost_of(input_grad_sizes(*this, dy, weight), dy.dtype);
+  return cost_of(input_grad_sizes(*this, dy, weight), dy, weight, shape(dy, weight));
 }
 
 std::size_t Conv2dInputGrad::scratch(const Spec& dy, const Spec& weight) const {
   const Conv2dShape s = input_grad_sizes(*this, dy, weight);
-  return is_double(dy) ? kernels::conv2d_input_grad_scratch_bytes<double>(s)
-                       : kernels::conv2d_input_grad_scratch_bytes<float>(s);
+  if (is_double(dy)) return kernels::conv2d_input_grad_scratch_bytes<double>(s);
+  return conv::Pieces(s, shape(dy, weight).dtype, weight.dtype, dy.dtype).input_grad_scratch();
 }
 
 void Conv2dInputGrad::run(In dy, In weight, Out dx, Scratch scratch) const {
   const Conv2dShape s = input_grad_sizes(*this, *dy.spec, *weight.spec);
-  rows::with_float(dx.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    kernels::conv2d_input_grad<T>(s, dy.as<T>(), weight.as<T>(), dx.as<T>(), scratch);
-  });
+  if (dx.dtype() == DType::f64) {
+    return kernels::conv2d_input_grad<double>(s, dy.as<double>(), weight.as<double>(),
+                                              dx.as<double>(), scratch);
+  }
+  conv::Pieces(s, dx.dtype(), weight.dtype(), dy.dtype())
+      .input_grad(dy.data, weight.data, dx.data, scratch);
 }
 
 void Conv2dInputGrad::grad(Back& b) const {
   const Shape& w = b.in_spec(1).shape;
-  if (b.wants(0)) b.give(0, conv2d(b.d(), b.in(1), {}, options));
-  if (b.wants(1)) b.give(1, conv2d_weight_grad(b.d(), b.in(0), w[1], w[2], options, b.take(1)));
+  const DType of_dy = b.in_spec(0).dtype, of_w = b.in_spec(1).dtype;
+  if (b.wants(0)) b.give(0, cast(conv2d(b.d(), b.in(1), {}, options), of_dy));
+  if (b.wants(1)) {
+    const bool same = of_w == b.out_spec().dtype;
+    b.give(1, cast(conv2d_weight_grad(b.d(), b.in(0), w[1], w[2], options,
+                                      same ? b.take(1) : Tensor()),
+                   of_w));
+  }
 }
 
 Tensor ops::conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in_h,
@@ -252,7 +284,8 @@ Spec Conv2dWeightGrad::shape(Specs in) const {
   if (in.size() != expected)
     throw Error(fmt::format("conv2d_weight_grad: takes {} inputs, found {}", expected, in.size()));
   weight_grad_sizes(*this, in);
-  const Spec dw{{in[1].shape[3], kernel_h, kernel_w, in[0].shape[3] / options.groups}, in[0].dtype};
+  const Spec dw{{in[1].shape[3], kernel_h, kernel_w, in[0].shape[3] / options.groups},
+                products::result_type(name, in[0], in[1])};
   if (accumulate && in[2] != dw)
     throw Error(fmt::format("conv2d_weight_grad: the accumulator is {}, expected {}",
                             to_string(in[2]), to_string(dw)));
@@ -260,13 +293,13 @@ Spec Conv2dWeightGrad::shape(Specs in) const {
 }
 
 Cost Conv2dWeightGrad::cost(Specs in) const {
-  return cost_of(weight_grad_sizes(*this, in), in[0].dtype);
+  return cost_of(weight_grad_sizes(*this, in), in[0], in[1], shape(in));
 }
 
 std::size_t Conv2dWeightGrad::scratch(Specs in) const {
   const Conv2dShape s = weight_grad_sizes(*this, in);
-  return is_double(in[0]) ? kernels::conv2d_weight_grad_scratch_bytes<double>(s)
-                          : kernels::conv2d_weight_grad_scratch_bytes<float>(s);
+  if (is_double(in[0])) return kernels::conv2d_weight_grad_scratch_bytes<double>(s);
+  return conv::Pieces(s, in[0].dtype, shape(in).dtype, in[1].dtype).weight_grad_scratch();
 }
 
 void Conv2dWeightGrad::run(Ins in, Out dw, Scratch scratch) const {
@@ -274,17 +307,19 @@ void Conv2dWeightGrad::run(Ins in, Out dw, Scratch scratch) const {
   const Conv2dShape s = weight_grad_sizes(*this, specs);
   if (accumulate && in[2].data != dw.data)
     kernels::copy_bytes(in[2].data, dw.data, dw.spec->bytes());
-  rows::with_float(dw.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    kernels::conv2d_weight_grad<T>(s, in[0].as<T>(), in[1].as<T>(), dw.as<T>(), accumulate,
-                                   scratch);
-  });
+  if (dw.dtype() == DType::f64) {
+    return kernels::conv2d_weight_grad<double>(s, in[0].as<double>(), in[1].as<double>(),
+                                               dw.as<double>(), accumulate, scratch);
+  }
+  conv::Pieces(s, in[0].dtype(), dw.dtype(), in[1].dtype())
+      .weight_grad(in[0].data, in[1].data, dw.data, accumulate, scratch);
 }
 
 void Conv2dWeightGrad::grad(Back& b) const {
   const Shape& x = b.in_spec(0).shape;
-  if (b.wants(0)) b.give(0, conv2d_input_grad(b.in(1), b.d(), x[1], x[2], options));
-  if (b.wants(1)) b.give(1, conv2d(b.in(0), b.d(), {}, options));
+  const DType of_x = b.in_spec(0).dtype, of_dy = b.in_spec(1).dtype;
+  if (b.wants(0)) b.give(0, cast(conv2d_input_grad(b.in(1), b.d(), x[1], x[2], options), of_x));
+  if (b.wants(1)) b.give(1, cast(conv2d(b.in(0), b.d(), {}, options), of_dy));
   if (accumulate && b.wants(2)) b.give(2, b.d());
 }
 

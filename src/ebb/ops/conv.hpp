@@ -4,7 +4,8 @@
 //
 // The forward op and its two gradients are linear in each input, and each one's gradient is written
 // in the other two. Kept for the way back: x for the weight, the weight for x, nothing for the
-// bias.
+// bias. 16-bit images are widened some at a time (conv_pieces.hpp); with a weight of f32 the result
+// is f32.
 #pragma once
 
 #include <array>
@@ -37,6 +38,7 @@ namespace ebb::ops {
 
 struct Conv2d {  // x, weight, perhaps bias
   static constexpr auto name = "conv2d";
+  static constexpr bool half = true;
   Conv2dOptions options;
   bool operator==(const Conv2d&) const = default;
   Spec shape(Specs in) const;
@@ -50,6 +52,7 @@ struct Conv2d {  // x, weight, perhaps bias
 
 struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pixels
   static constexpr auto name = "conv2d_input_grad";
+  static constexpr bool half = true;
   Conv2dOptions options;
   std::int64_t in_h = 0, in_w = 0;
   bool operator==(const Conv2dInputGrad&) const = default;
@@ -64,6 +67,7 @@ struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pi
 
 struct Conv2dWeightGrad {  // x, dy, with `accumulate` what to add to
   static constexpr auto name = "conv2d_weight_grad";
+  static constexpr bool half = true;
   Conv2dOptions options;
   std::int64_t kernel_h = 0, kernel_w = 0;
   bool accumulate = false;
