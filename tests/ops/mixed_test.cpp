@@ -70,5 +70,47 @@ TEST(Mixed, ABiasOf16BitsGoesWithAProductInF32) {
             "linear: bias is f32(3), expected f32(4)");
 }
 
+// More than one piece each way of a 16-bit result.
+TEST(Mixed, WhatComesBeforeAnActivationIsOf16BitsToo) {
+  constexpr std::int64_t kRows = 300, kIn = 40, kOut = 2100;
+  const Tensor x = cast(random::normal({kRows, kIn}, 0, 1, 1, 1), DType::bf16);
+  const Tensor weight = cast(random::normal({kOut, kIn}, 0, 0.2, 1, 2), DType::bf16);
+  const Tensor bias = cast(random::normal({kOut}, 0, 1, 1, 3), DType::bf16);
+  const auto wide = [](const Tensor& t) { return cast(t, DType::f32); };
+  for (const Activation a : {Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
+    Tape tape;
+    tape.watch(x);
+    const std::uint64_t before = ledger::total().live;
+    ledger::reset_peak();
+    const Tensor y = linear(x, weight, bias, a);
+    constexpr std::uint64_t kResult = kRows * kOut * 2;  // y, pre, and two pieces in f32
+    EXPECT_LT(ledger::total().peak - before, 2 * kResult + 2 * 256 * 2048 * 4 + 1'000'000);
+    EXPECT_LT(ledger::total().live - before, 2 * kResult + 100'000);
+    EXPECT_TRUE(same(y, cast(linear(wide(x), wide(weight), wide(bias), a), DType::bf16)));
+    const Tensor d = wide(tape.gradient(sum(wide(y)), x));
+    Tape exact;
+    const Tensor x32 = wide(x);
+    exact.watch(x32);
+    const Tensor d32 =
+        exact.gradient(sum(linear(x32, wide(weight), wide(bias), a)), x32);
+    const double norm = sum(d32 * d32).item<float>(), off = sum((d - d32) * (d - d32)).item<float>();
+    EXPECT_LT(off, norm * 1e-4);  // pre, y's gradient and d are rounded to 8 bits each
+    EXPECT_GT(norm, 0);
+  }
+}
+
+// An x of 16 bits under a weight of f32 is widened on the way into the product.
+TEST(Mixed, AnActivatedProductIsF32UnderAWeightOfF32) {
+  const Tensor x = cast(random::normal({7, 33}, 0, 1, 1, 1), DType::f16);
+  const Tensor weight = random::normal({19, 33}, 0, 0.2, 1, 2);
+  Tape tape, wide;
+  tape.watch(weight);
+  wide.watch(weight);
+  const Tensor y = linear(x, weight, {}, Activation::gelu);
+  const Tensor expected = linear(cast(x, DType::f32), weight, {}, Activation::gelu);
+  EXPECT_TRUE(same(y, expected));
+  EXPECT_TRUE(same(tape.gradient(sum(y), weight), wide.gradient(sum(expected), weight)));
+}
+
 }  // namespace
 }  // namespace ebb

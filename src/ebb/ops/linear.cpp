@@ -41,10 +41,10 @@ Cost cost_of(const Spec& y, Specs in, int results) {
   return {2 * static_cast<double>(y.size()) * static_cast<double>(in[1].shape[1]), bytes};
 }
 
-// One product with as many rows as x has, whatever its leading axes. Only whether there is a bias
-// counts for the scratch, so its address may be any.
+// One product with as many rows as x has, whatever its leading axes. Only whether there are a bias
+// and a place for what comes before the activation counts for the scratch: those may be anywhere.
 kernels::Gemm product_of(const Spec& x, const Spec& weight, DType result, const void* bias,
-                         Activation activation) {
+                         Activation activation, void* pre) {
   const auto in = static_cast<std::size_t>(weight.shape[1]);
   const auto out = static_cast<std::size_t>(weight.shape[0]);
   std::size_t rows = 1;
@@ -60,22 +60,22 @@ kernels::Gemm product_of(const Spec& x, const Spec& weight, DType result, const 
           .accumulate = false,
           .bias = bias,
           .activation = activation,
-          .pre = nullptr};
+          .pre = pre};
 }
 
-std::size_t scratch_of(Specs in, DType result, Activation activation) {
+std::size_t scratch_of(Specs in, DType result, Activation activation, bool keeping_pre) {
   const void* bias = in.size() > 2 ? &in : nullptr;
-  return products::scratch(product_of(in[0], in[1], result, bias, activation));
+  void* pre = keeping_pre ? &in : nullptr;
+  return products::scratch(product_of(in[0], in[1], result, bias, activation, pre));
 }
 
 void run_product(Ins in, Out y, void* pre, Activation activation, Scratch scratch) {
   if (y.size() == 0) return;
   kernels::Gemm g = product_of(*in[0].spec, *in[1].spec, y.dtype(),
-                               in.size() > 2 ? in[2].data : nullptr, activation);
+                               in.size() > 2 ? in[2].data : nullptr, activation, pre);
   g.a.data = in[0].data;
   g.b.data = in[1].data;
   g.c = y.data;
-  g.pre = pre;
   products::run(g, scratch);
 }
 
@@ -130,7 +130,9 @@ void give_all(Back& back, const Tensor& d) {
 
 Spec Linear::shape(Specs in) const { return result_of(name, in); }
 Cost Linear::cost(Specs in) const { return cost_of(shape(in), in, 1); }
-std::size_t Linear::scratch(Specs in) const { return scratch_of(in, shape(in).dtype, activation); }
+std::size_t Linear::scratch(Specs in) const {
+  return scratch_of(in, shape(in).dtype, activation, false);
+}
 void Linear::run(Ins in, Out y, Scratch scratch) const {
   run_product(in, y, nullptr, activation, scratch);
 }
@@ -153,7 +155,7 @@ std::array<Spec, 2> LinearKeepingPre::shape(Specs in) const {
 }
 Cost LinearKeepingPre::cost(Specs in) const { return cost_of(shape(in)[0], in, 2); }
 std::size_t LinearKeepingPre::scratch(Specs in) const {
-  return scratch_of(in, shape(in)[0].dtype, activation);
+  return scratch_of(in, shape(in)[0].dtype, activation, true);
 }
 void LinearKeepingPre::run(Ins in, Out y, Out pre, Scratch scratch) const {
   run_product(in, y, pre.data, activation, scratch);

@@ -61,9 +61,10 @@ struct Linear {
 };
 
 // As Linear, with a second result for the gradients that need it (gelu, silu): the value before the
-// activation. `linear` makes it only while somebody records.
+// activation, of the result's type. `linear` makes it only while somebody records.
 struct LinearKeepingPre {
   static constexpr auto name = "linear_keeping_pre";
+  static constexpr bool half = true;
   Activation activation = Activation::gelu;
   bool operator==(const LinearKeepingPre&) const = default;
   std::array<Spec, 2> shape(Specs in) const;

@@ -38,13 +38,21 @@ const void* element(const kernels::Operand& x, std::size_t row, std::size_t colu
 }
 
 template <class Half>
+void narrow(const float* from, const Gemm& piece, Half* to, std::size_t ld) {
+  for (std::size_t r = 0; r < piece.m; ++r)
+    kernels::convert(from + r * piece.n, to + r * ld, piece.n);
+}
+
+template <class Half>
 void run_half(const Gemm& g, Scratch scratch) {
   Gemm piece = piece_of(g);
   const std::size_t sums = padded(piece.m * piece.n * sizeof(float));
   const std::size_t biases = g.bias ? padded(piece.n * sizeof(float)) : 0;
+  const std::size_t pres = g.pre ? sums : 0;
   float* c = reinterpret_cast<float*>(scratch.data());
   float* bias = reinterpret_cast<float*>(scratch.data() + sums);
-  const Scratch rest = scratch.subspan(sums + biases);
+  float* pre = g.pre ? reinterpret_cast<float*>(scratch.data() + sums + biases) : nullptr;
+  const Scratch rest = scratch.subspan(sums + biases + pres);
   for (std::size_t j = 0; j < g.n; j += kPieceColumns) {
     piece.n = std::min(kPieceColumns, g.n - j);
     piece.ldc = piece.n;
@@ -60,9 +68,10 @@ void run_half(const Gemm& g, Scratch scratch) {
       piece.b.data = element(g.b, 0, j);
       piece.c = c;
       piece.bias = g.bias ? bias : nullptr;
+      piece.pre = pre;
       kernels::gemm(piece, rest);
-      for (std::size_t r = 0; r < piece.m; ++r)
-        kernels::convert(static_cast<const float*>(c + r * piece.n), out + r * g.ldc, piece.n);
+      narrow(c, piece, out, g.ldc);
+      if (pre) narrow(pre, piece, static_cast<Half*>(g.pre) + i * g.ldc + j, g.ldc);
     }
   }
 }
@@ -106,7 +115,7 @@ std::size_t scratch(const Gemm& g) {
       most = std::max(most, kernels::gemm_scratch(at_edge));
     }
   }
-  return padded(piece.m * piece.n * sizeof(float)) +
+  return padded(piece.m * piece.n * sizeof(float)) * (g.pre ? 2 : 1) +
          (g.bias ? padded(piece.n * sizeof(float)) : 0) + most;
 }
 
