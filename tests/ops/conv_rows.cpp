@@ -34,6 +34,9 @@ Shape conv_shape(const Shape& x, const Shape& w, const Conv2dOptions& o) {
   return {x[0], places(1, 0, w[1]), places(2, 1, w[2]), w[0]};
 }
 
+const Tolerance kHalf{.half = 2};
+constexpr const char* kWhy = "a sum that cancels is off by a rounding of what went into it";
+
 // A convolution, with and without bias, and its gradients as ops of their own.
 void add_conv(const std::string& name, const Shape& x, const Shape& w,
               const Conv2dOptions& o = {}) {
@@ -50,12 +53,18 @@ void add_conv(const std::string& name, const Shape& x, const Shape& w,
            .op = "conv2d",
            .inputs = {Input{.shape = x}, Input{.shape = w}},
            .call = [o](const Tensors& in) { return conv2d(in[0], in[1], {}, o); },
-           .reference = analytic(forward)});
+           .reference = analytic(forward),
+           .half = true,
+           .tolerance = kHalf,
+           .why = kWhy});
   add_row({.name = "conv2d with bias " + name,
            .op = "conv2d",
            .inputs = {Input{.shape = x}, Input{.shape = w}, f(w[0])},
            .call = [o](const Tensors& in) { return conv2d(in[0], in[1], in[2], o); },
-           .reference = analytic(forward)});
+           .reference = analytic(forward),
+           .half = true,
+           .tolerance = kHalf,
+           .why = kWhy});
   add_row(
       {.name = "conv2d_input_grad " + name,
        .op = "conv2d_input_grad",
@@ -67,7 +76,10 @@ void add_conv(const std::string& name, const Shape& x, const Shape& w,
            dx(p.n, p.h, p.w, p.ci) += in[0](p.n, p.i, p.j, p.co) * in[1](p.co, p.kh, p.kw, p.c);
          });
          return dx;
-       })});
+       }),
+       .half = true,
+       .tolerance = kHalf,
+       .why = kWhy});
   const auto weight_grad = [=](const auto& in, auto dw) {
     each_product(x, w, y, o, [&](const Place& p) {
       dw(p.co, p.kh, p.kw, p.c) += in[0](p.n, p.h, p.w, p.ci) * in[1](p.n, p.i, p.j, p.co);
@@ -80,7 +92,10 @@ void add_conv(const std::string& name, const Shape& x, const Shape& w,
        .inputs = {Input{.shape = x}, Input{.shape = y}},
        .call = [=](const Tensors& in) { return conv2d_weight_grad(in[0], in[1], w[1], w[2], o); },
        .reference = analytic(
-           [=](const auto& in) { return weight_grad(in, std::decay_t<decltype(in[0])>(w)); })});
+           [=](const auto& in) { return weight_grad(in, std::decay_t<decltype(in[0])>(w)); }),
+       .half = true,
+       .tolerance = kHalf,
+       .why = kWhy});
   add_row({.name = "conv2d_weight_grad into " + name,
            .op = "conv2d_weight_grad",
            .inputs = {Input{.shape = x}, Input{.shape = y}, Input{.shape = w}},
@@ -88,7 +103,10 @@ void add_conv(const std::string& name, const Shape& x, const Shape& w,
                [=](const Tensors& in) {
                  return conv2d_weight_grad(in[0], in[1], w[1], w[2], o, in[2]);
                },
-           .reference = analytic([=](const auto& in) { return weight_grad(in, in[2]); })});
+           .reference = analytic([=](const auto& in) { return weight_grad(in, in[2]); }),
+           .half = true,
+           .tolerance = kHalf,
+           .why = kWhy});
 }
 
 [[maybe_unused]] const bool convolutions = [] {

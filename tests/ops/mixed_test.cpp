@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 
 #include "ebb/base/ledger.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/index.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
@@ -110,6 +112,26 @@ TEST(Mixed, AnActivatedProductIsF32UnderAWeightOfF32) {
   const Tensor expected = linear(cast(x, DType::f32), weight, {}, Activation::gelu);
   EXPECT_TRUE(same(y, expected));
   EXPECT_TRUE(same(tape.gradient(sum(y), weight), wide.gradient(sum(expected), weight)));
+}
+
+// Sums of rows in f32, rounded once; more rows than a part has, and rows wider than one.
+TEST(Mixed, RowsOf16BitsAreSummedInF32) {
+  for (const auto& [rows, width] : {std::pair{3000, 48}, {3, 70'000}, {1, 5}}) {
+    constexpr std::int64_t kCount = 900;
+    const std::int64_t count = width > 1000 ? 12 : kCount;
+    const Tensor ids = cast(random::uniform({count}, 0, rows, 1, 1), DType::i32);
+    for (const DType type : {DType::bf16, DType::f16}) {
+      const Tensor updates = cast(random::normal({count, width}, 0, 1, 1, 2), type);
+      const Tensor base = cast(random::normal({rows, width}, 0, 1, 1, 3), type);
+      const std::uint64_t before = ledger::total().live;
+      ledger::reset_peak();
+      const Tensor y = scatter_add(base, ids, updates);
+      EXPECT_LT(ledger::total().peak - before, y.spec().bytes() + 2'000'000);
+      const Tensor wide =
+          scatter_add(cast(base, DType::f32), ids, cast(updates, DType::f32));
+      EXPECT_TRUE(same(y, cast(wide, type))) << rows << " rows of " << width;
+    }
+  }
 }
 
 }  // namespace

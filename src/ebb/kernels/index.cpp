@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
 
 namespace ebb::kernels {
@@ -128,6 +129,70 @@ void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T
   }
 }
 
+namespace {
+
+// A part of y (size, inner) that a thread sums in f32.
+struct HalfPart {
+  std::size_t columns, rows;
+  HalfPart(std::size_t size, std::size_t inner)
+      : columns(std::min(inner, kHalfPart)),
+        rows(std::min(size, kHalfPart / std::max<std::size_t>(1, columns))) {}
+  static constexpr std::size_t kHalfPart = std::size_t{64} << 10;  // elements
+};
+
+template <class Half>
+Half narrow(float x) {
+  if constexpr (std::is_same_v<Half, bf16>) {
+    return to_bf16(x);
+  } else {
+    return to_f16(x);
+  }
+}
+
+}  // namespace
+
+std::size_t scatter_add_half_scratch(std::size_t size, std::size_t inner) {
+  const HalfPart part(size, inner);
+  return part.rows * part.columns * sizeof(float) * static_cast<std::size_t>(pool::threads());
+}
+
+template <class Half, class I>
+void scatter_add_half(std::size_t outer, std::size_t size, std::size_t inner, const Half* u,
+                      const I* indices, std::size_t count, Half* y, std::span<std::byte> scratch) {
+  if (outer * size * inner * count == 0) return;
+  const HalfPart part(size, inner);
+  const std::size_t down = divide_up(size, part.rows), across = divide_up(inner, part.columns);
+  pool::parallel_for(outer * down * across, 1, [&](std::size_t begin, std::size_t end) {
+    auto* sums = reinterpret_cast<float*>(scratch.data()) +
+                 static_cast<std::size_t>(pool::thread_index()) * part.rows * part.columns;
+    for (std::size_t b = begin; b < end; ++b) {
+      const std::size_t o = b / (down * across), c0 = b % across * part.columns;
+      const std::size_t r0 = b / across % down * part.rows;
+      const std::size_t rows = std::min(part.rows, size - r0);
+      const std::size_t columns = std::min(part.columns, inner - c0);
+      Half* at = y + (o * size + r0) * inner + c0;
+      bool any = false;
+      for (std::size_t j = 0; j < count; ++j) {
+        const std::size_t row = static_cast<std::size_t>(indices[j]) - r0;  // below it: very large
+        if (row >= rows) continue;
+        if (!any) {
+          for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t c = 0; c < columns; ++c)
+              sums[r * columns + c] = to_float(at[r * inner + c]);
+        }
+        any = true;
+        const Half* from = u + (o * count + j) * inner + c0;
+        float* to = sums + row * columns;
+        for (std::size_t c = 0; c < columns; ++c) to[c] += to_float(from[c]);
+      }
+      if (!any) continue;
+      for (std::size_t r = 0; r < rows; ++r)
+        for (std::size_t c = 0; c < columns; ++c)
+          at[r * inner + c] = narrow<Half>(sums[r * columns + c]);
+    }
+  });
+}
+
 template <class T, class I>
 void scatter_add_some(std::size_t first, std::size_t rows, std::size_t inner, const T* u,
                       const I* indices, std::size_t count, T* y) {
@@ -205,6 +270,10 @@ void one_hot(const I* indices, std::size_t count, std::size_t depth, std::size_t
   template void take_along<I>(std::size_t, std::size_t, std::size_t, std::size_t, const void*,   \
                               const I*, std::size_t, void*);                                     \
   template void one_hot<I>(const I*, std::size_t, std::size_t, std::size_t, const void*, void*); \
+  template void scatter_add_half<bf16, I>(std::size_t, std::size_t, std::size_t, const bf16*,    \
+                                          const I*, std::size_t, bf16*, std::span<std::byte>);   \
+  template void scatter_add_half<f16, I>(std::size_t, std::size_t, std::size_t, const f16*,      \
+                                         const I*, std::size_t, f16*, std::span<std::byte>);     \
   EBB_SUMS(float, I)                                                                             \
   EBB_SUMS(double, I)                                                                            \
   EBB_SUMS(std::int32_t, I)                                                                      \

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace ebb::kernels {
 
@@ -26,6 +27,12 @@ void gather(std::size_t outer, std::size_t size, std::size_t row, const void* x,
 template <class T, class I>
 void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T* u,
                  const I* indices, std::size_t count, T* y);
+
+// The same for bf16 and f16: summed in f32, a few elements of y at a time, and rounded at the end.
+std::size_t scatter_add_half_scratch(std::size_t size, std::size_t inner);
+template <class Half, class I>
+void scatter_add_half(std::size_t outer, std::size_t size, std::size_t inner, const Half* u,
+                      const I* indices, std::size_t count, Half* y, std::span<std::byte> scratch);
 
 // Of y[indices[j]] += u[j], what goes to `rows` rows from `first` on. y: those rows.
 template <class T, class I>

@@ -146,10 +146,24 @@ Spec ScatterAdd::shape(Specs in) const {
 }
 Cost ScatterAdd::cost(Specs in) const { return summed(in[0], in[1], shape(in)); }
 
-void ScatterAdd::run(Ins in, Out y, Scratch) const {
+std::size_t ScatterAdd::scratch(Specs in) const {
+  const Spec y = shape(in);
+  if (!is_half(y.dtype)) return 0;
+  const layout::Along a(y.shape, axis);
+  return kernels::scatter_add_half_scratch(a.size, a.inner);
+}
+
+void ScatterAdd::run(Ins in, Out y, Scratch scratch) const {
   const layout::Along a(y.shape(), axis);
   with_indices(name, in[0], size, nullptr, *y.spec, axis, [&](auto* all, std::size_t count) {
     start(in, accumulate, y);
+    const auto sum_half = [&](auto zero) {
+      using Half = decltype(zero);
+      kernels::scatter_add_half(a.outer, a.size, a.inner, in[1].as<Half>(), all, count,
+                                y.as<Half>(), scratch);
+    };
+    if (y.dtype() == DType::bf16) return sum_half(bf16{});
+    if (y.dtype() == DType::f16) return sum_half(f16{});
     with_summable(y.dtype(), [&](auto zero) {
       using T = decltype(zero);
       kernels::scatter_add(a.outer, a.size, a.inner, in[1].as<T>(), all, count, y.as<T>());
@@ -157,8 +171,8 @@ void ScatterAdd::run(Ins in, Out y, Scratch) const {
   });
 }
 
-std::optional<std::uint32_t> ScatterAdd::cut_by_rows(Specs) const {
-  if (axis != 0) return {};
+std::optional<std::uint32_t> ScatterAdd::cut_by_rows(Specs in) const {
+  if (axis != 0 || is_half(in[1].dtype)) return {};
   return overwrites(0);
 }
 

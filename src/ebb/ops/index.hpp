@@ -30,13 +30,15 @@ struct Gather {  // x (front…, n, rest…), indices (i…) → (front…, i…
 struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accumulator] → (front…, size,
                      // rest…)
   static constexpr auto name = "scatter_add";
+  static constexpr bool half = true;
   int axis = 0;           // of the result, from the front
   std::int64_t size = 0;  // of that axis
   bool accumulate = false;
   bool operator==(const ScatterAdd&) const = default;
   Spec shape(Specs in) const;
   Cost cost(Specs in) const;
-  void run(Ins in, Out y, Scratch) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
