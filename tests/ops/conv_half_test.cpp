@@ -43,8 +43,8 @@ struct Made {
   Tensor y, dx, dw, db;
 };
 
-// y and the gradients of Σ y ∘ y, each in the type of what it belongs to; f turns what is given into
-// what is computed with.
+// y and the gradients of Σ y ∘ y, each in the type of what it belongs to; f turns what is given
+// into what is computed with.
 template <class F>
 Made run(const Tensor& x, const Tensor& w, const Tensor& b, F&& f) {
   Tape tape;

@@ -1,6 +1,8 @@
 // The projection and cross-entropy in one, and its way back.
 #include "ebb/ops/linear_cross_entropy.hpp"
 
+#include "ebb/ops/cast.hpp"
+
 #include "ebb/ops/apply.hpp"
 #include "tests/ops/table.hpp"
 
@@ -89,7 +91,12 @@ void add(const Case& c) {
              .inputs = inputs,
              .call =
                  [=](const Tensors& in) {
-                   const Tensor* all[] = {&in[0], &in[1], &in[2], &in[3], &in.back()};
+                   // Gradients of 16 bits are f32.
+                   const auto wide = [](const Tensor& t) {
+                     return is_half(t.dtype()) ? cast(t, DType::f32) : t;
+                   };
+                   const Tensor dsum = wide(in[3]), dweight = wide(in.back());
+                   const Tensor* all[] = {&in[0], &in[1], &in[2], &dsum, &dweight};
                    return apply_all(LinearCrossEntropyBackward{{kIgnore, smoothing}, so_far},
                                     std::span(all, 4u + so_far));
                  },

@@ -8,6 +8,7 @@
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/index.hpp"
+#include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
@@ -93,9 +94,9 @@ TEST(Mixed, WhatComesBeforeAnActivationIsOf16BitsToo) {
     Tape exact;
     const Tensor x32 = wide(x);
     exact.watch(x32);
-    const Tensor d32 =
-        exact.gradient(sum(linear(x32, wide(weight), wide(bias), a)), x32);
-    const double norm = sum(d32 * d32).item<float>(), off = sum((d - d32) * (d - d32)).item<float>();
+    const Tensor d32 = exact.gradient(sum(linear(x32, wide(weight), wide(bias), a)), x32);
+    const double norm = sum(d32 * d32).item<float>(),
+                 off = sum((d - d32) * (d - d32)).item<float>();
     EXPECT_LT(off, norm * 1e-4);  // pre, y's gradient and d are rounded to 8 bits each
     EXPECT_GT(norm, 0);
   }
@@ -127,10 +128,34 @@ TEST(Mixed, RowsOf16BitsAreSummedInF32) {
       ledger::reset_peak();
       const Tensor y = scatter_add(base, ids, updates);
       EXPECT_LT(ledger::total().peak - before, y.spec().bytes() + 2'000'000);
-      const Tensor wide =
-          scatter_add(cast(base, DType::f32), ids, cast(updates, DType::f32));
+      const Tensor wide = scatter_add(cast(base, DType::f32), ids, cast(updates, DType::f32));
       EXPECT_TRUE(same(y, cast(wide, type))) << rows << " rows of " << width;
     }
+  }
+}
+
+// The last layer of a model of 16 bits: no wide copy of its weight, and the bits of one.
+TEST(Mixed, AWeightOf16BitsIsNotWidenedForItsLoss) {
+  constexpr std::int64_t kRows = 40, kWidth = 64, kClasses = 40'000;
+  const Tensor labels = cast(random::uniform({kRows}, 0, kClasses, 1, 1), DType::i32);
+  for (const DType of_x : {DType::bf16, DType::f32}) {
+    const Tensor x = cast(random::normal({kRows, kWidth}, 0, 1, 1, 2), of_x);
+    const Tensor weight = cast(random::normal({kClasses, kWidth}, 0, 1, 1, 3), DType::bf16);
+    Tape tape, wide;
+    tape.watch(x);
+    tape.watch(weight);
+    const std::uint64_t before = ledger::total().live;
+    const Tensor sum = linear_cross_entropy(x, weight, labels).sum;
+    EXPECT_LT(ledger::total().live - before, 100'000) << "kept for the way back";
+    const auto d = tape.gradient(sum, std::vector{x, weight});
+    wide.watch(x);
+    wide.watch(weight);
+    const Tensor same_sum =
+        linear_cross_entropy(cast(x, DType::f32), cast(weight, DType::f32), labels).sum;
+    const auto expected = wide.gradient(same_sum, std::vector{x, weight});
+    EXPECT_TRUE(same(sum, same_sum));
+    EXPECT_TRUE(same(d[0], expected[0]));
+    EXPECT_TRUE(same(d[1], expected[1]));
   }
 }
 

@@ -18,6 +18,10 @@ constexpr std::size_t kPad = 64;             // bytes between rows of a tile: no
 constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 constexpr std::size_t round_up(std::size_t a, std::size_t b) { return ceil_div(a, b) * b; }
 
+Storage stored(const LinearShape& shape, Storage given) {
+  return shape.element == 8 ? Storage::f64 : given;
+}
+
 // The three products, for r rows and c classes of a tile that starts at `logits`.
 struct Products {
   const LinearShape& shape;
@@ -27,18 +31,23 @@ struct Products {
 
   std::size_t ld() const { return c + kPad / shape.element; }
   Storage type() const { return shape.element == 8 ? Storage::f64 : Storage::f32; }
+  Operand rows(bool transposed) const {
+    return {x, stored(shape, shape.x), shape.width, transposed};
+  }
+  Operand classes(bool transposed) const {
+    return {weight, stored(shape, shape.weight), shape.width, transposed};
+  }
   Gemm to_logits() const {
-    return {.m = r, .n = c, .k = shape.width, .a = {x, type(), shape.width, false},
-            .b = {weight, type(), shape.width, true}, .c = logits, .ldc = ld(), .c_type = type()};
+    return {.m = r, .n = c, .k = shape.width, .a = rows(false), .b = classes(true), .c = logits, .ldc = ld(), .c_type = type()};
   }
   Gemm to_dx(void* dx, bool first) const {
     return {.m = r, .n = shape.width, .k = c, .a = {logits, type(), ld(), false},
-            .b = {weight, type(), shape.width, false}, .c = dx, .ldc = shape.width,
+            .b = classes(false), .c = dx, .ldc = shape.width,
             .c_type = type(), .accumulate = !first};
   }
   Gemm to_dweight(void* dweight, bool first) const {
     return {.m = c, .n = shape.width, .k = r, .a = {logits, type(), ld(), true},
-            .b = {x, type(), shape.width, false}, .c = dweight, .ldc = shape.width,
+            .b = rows(false), .c = dweight, .ldc = shape.width,
             .c_type = type(), .accumulate = !first};
   }
 };
@@ -71,7 +80,7 @@ struct Layout {
 template <class T, class Label>
 class Work {
  public:
-  Work(const LinearShape& shape, const LinearTiles& tiles, const T* x, const T* weight,
+  Work(const LinearShape& shape, const LinearTiles& tiles, const void* x, const void* weight,
        const Label* labels, const SparseTargets& targets, std::span<std::byte> scratch)
       : shape_(shape),
         tiles_(tiles),
@@ -139,8 +148,17 @@ class Work {
  private:
   Products tile(std::size_t c) const {
     const std::size_t before = c * sizeof(T) + c / tiles_.classes * kPad;  // of each row
-    return {shape_, r_, std::min(tiles_.classes, shape_.classes - c), x_ + first_ * shape_.width,
-            weight_ + c * shape_.width, logits_ + (tiles_.keep ? r_ * before : 0)};
+    return {shape_,
+            r_,
+            std::min(tiles_.classes, shape_.classes - c),
+            row_of(x_, shape_.x, first_),
+            row_of(weight_, shape_.weight, c),
+            logits_ + (tiles_.keep ? r_ * before : 0)};
+  }
+  const void* row_of(const void* data, Storage given, std::size_t row) const {
+    const Storage type = stored(shape_, given);
+    const std::size_t size = type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
+    return static_cast<const std::byte*>(data) + row * shape_.width * size;
   }
 
   // f(row of the tile, its logits, its label's place in them or anything from p.c on).
@@ -196,7 +214,7 @@ class Work {
 
   const LinearShape shape_;
   const LinearTiles tiles_;
-  const T *x_, *weight_;
+  const void *x_, *weight_;
   const Label* labels_;
   const std::int64_t ignore_;
   const T smoothing_;
@@ -235,7 +253,7 @@ std::size_t linear_scratch(const LinearShape& shape, const LinearTiles& tiles) {
 }
 
 template <class T, class Label>
-void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
+void linear_cross_entropy(const LinearShape& shape, const void* x, const void* weight,
                           const Label* labels, const SparseTargets& targets, T* sum,
                           std::int64_t* count, std::span<std::byte> scratch) {
   Work<T, Label>(shape, linear_tiles(shape, scratch.size()), x, weight, labels, targets, scratch)
@@ -243,7 +261,7 @@ void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
 }
 
 template <class T, class Label>
-void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T* weight,
+void linear_cross_entropy_backward(const LinearShape& shape, const void* x, const void* weight,
                                    const Label* labels, const SparseTargets& targets,
                                    const LinearGradients<T>& gradients, T* sum,
                                    std::int64_t* count, std::span<std::byte> scratch) {
@@ -266,21 +284,21 @@ std::size_t linear_dweight_scratch(const LinearShape& shape) {
 }
 
 template <class T, class Label>
-void linear_cross_entropy_dweight(const LinearShape& shape, const T* x, const T* weight,
+void linear_cross_entropy_dweight(const LinearShape& shape, const void* x, const void* weight,
                                   const Label* labels, const SparseTargets& targets,
                                   const LinearDweight<T>& gradient, std::span<std::byte> scratch) {
   Work<T, Label>(shape, dweight_tiles(shape), x, weight, labels, targets, scratch).run(gradient);
 }
 
 #define EBB_LINEAR(T, Label)                                                                     \
-  template void linear_cross_entropy(const LinearShape&, const T*, const T*, const Label*,       \
+  template void linear_cross_entropy(const LinearShape&, const void*, const void*, const Label*, \
                                      const SparseTargets&, T*, std::int64_t*,                    \
                                      std::span<std::byte>);                                      \
-  template void linear_cross_entropy_backward(const LinearShape&, const T*, const T*,            \
+  template void linear_cross_entropy_backward(const LinearShape&, const void*, const void*,      \
                                               const Label*, const SparseTargets&,                \
                                               const LinearGradients<T>&, T*, std::int64_t*,      \
                                               std::span<std::byte>);                             \
-  template void linear_cross_entropy_dweight(const LinearShape&, const T*, const T*,             \
+  template void linear_cross_entropy_dweight(const LinearShape&, const void*, const void*,       \
                                              const Label*, const SparseTargets&,                 \
                                              const LinearDweight<T>&, std::span<std::byte>);
 EBB_LINEAR(float, std::int32_t)

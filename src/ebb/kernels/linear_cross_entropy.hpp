@@ -1,5 +1,6 @@
 // Cross-entropy of softmax(x · weightᵀ) and a label for each row, in tiles: the logits never stand
-// as a whole. T is float or double.
+// as a whole. T is float or double; with float, x and the weight may be 16 bits, which the products
+// widen as they read them.
 //
 // The way back keeps the logits of some rows, all classes of them, where the scratch holds enough
 // rows for the products to be quick: three products. With less scratch it makes every logit twice,
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ebb/kernels/gemm.hpp"
 #include "ebb/kernels/loss.hpp"
 
 namespace ebb::kernels {
@@ -24,6 +26,7 @@ struct LinearShape {
   std::size_t rows = 0, classes = 0, width = 0;  // x (rows, width), weight (classes, width)
   std::size_t element = 4;                       // bytes of T
   bool backward = false;
+  Storage x = Storage::f32, weight = Storage::f32;  // of floats; doubles are f64
 };
 
 // Rows and classes of a tile. `keep`: the tiles of all classes are held at once.
@@ -41,7 +44,7 @@ std::size_t linear_scratch(const LinearShape& shape, const LinearTiles& tiles);
 // Adds the loss to *sum and the number of rows that were not ignored to *count. Labels are in
 // range (first_bad_label). Tiles are those of the scratch's size.
 template <class T, class Label>
-void linear_cross_entropy(const LinearShape& shape, const T* x, const T* weight,
+void linear_cross_entropy(const LinearShape& shape, const void* x, const void* weight,
                           const Label* labels, const SparseTargets& targets, T* sum,
                           std::int64_t* count, std::span<std::byte> scratch);
 
@@ -56,7 +59,7 @@ struct LinearGradients {
   T* row_sums = nullptr;  // (rows, 2), where given: what linear_cross_entropy_dweight goes on from
 };
 template <class T, class Label>
-void linear_cross_entropy_backward(const LinearShape& shape, const T* x, const T* weight,
+void linear_cross_entropy_backward(const LinearShape& shape, const void* x, const void* weight,
                                    const Label* labels, const SparseTargets& targets,
                                    const LinearGradients<T>& gradients, T* sum,
                                    std::int64_t* count, std::span<std::byte> scratch);
@@ -73,7 +76,7 @@ struct LinearDweight {
 };
 std::size_t linear_dweight_scratch(const LinearShape& shape);
 template <class T, class Label>
-void linear_cross_entropy_dweight(const LinearShape& shape, const T* x, const T* weight,
+void linear_cross_entropy_dweight(const LinearShape& shape, const void* x, const void* weight,
                                   const Label* labels, const SparseTargets& targets,
                                   const LinearDweight<T>& gradient, std::span<std::byte> scratch);
 

@@ -1,7 +1,8 @@
-// Convolutions of images, weights and results that are f32, bf16 or f16 each: computed in f32. Images
-// of 16 bits are widened, and rounded, some at a time, so that no whole batch stands in f32; weights,
-// which are small beside them, and their gradients, which are sums, as a whole. The bits are those of
-// a batch that was widened first: a result belongs to one image, and a weight's gradient is one chain.
+// Convolutions of images, weights and results that are f32, bf16 or f16 each: computed in f32.
+// Images of 16 bits are widened, and rounded, some at a time, so that no whole batch stands in f32;
+// weights, which are small beside them, and their gradients, which are sums, as a whole. The bits
+// are those of a batch that was widened first: a result belongs to one image, and a weight's
+// gradient is one chain.
 #pragma once
 
 #include <cstddef>

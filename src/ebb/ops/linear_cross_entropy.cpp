@@ -12,6 +12,7 @@
 #include "ebb/ops/compare.hpp"
 #include "ebb/ops/labels.hpp"
 #include "ebb/ops/matmul.hpp"
+#include "ebb/ops/products.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
@@ -30,8 +31,7 @@ constexpr std::size_t kLittleForward = std::size_t{2} << 20;
 
 void check(const char* op, const Spec& x, const Spec& weight, const Spec& labels,
            double smoothing) {
-  rows::check_float(op, x);
-  rows::check_same_type(op, x, weight);
+  products::result_type(op, x, weight);
   if (x.rank() == 0 || weight.rank() != 2 || x.shape[x.rank() - 1] != weight.shape[1])
     throw Error(fmt::format("{}: x is {} and the weight {}; expected (…, width) and (classes, width)",
                             op, to_string(x), to_string(weight)));
@@ -45,13 +45,19 @@ void check(const char* op, const Spec& x, const Spec& weight, const Spec& labels
     throw Error(fmt::format("{}: the label smoothing is {}, expected 0 to 1", op, smoothing));
 }
 
+// Sums and gradients of 16 bits are f32.
+DType computed(const Spec& x) { return x.dtype == DType::f64 ? DType::f64 : DType::f32; }
+Spec computed_like(const Spec& s) { return {s.shape, computed(s)}; }
+
 kernels::LinearShape sizes(const Spec& x, const Spec& weight, bool backward) {
   const rows::RowsOf r(x.shape);
   return {.rows = r.count,
           .classes = static_cast<std::size_t>(weight.shape[0]),
           .width = r.size,
-          .element = size_of(x.dtype),
-          .backward = backward};
+          .element = size_of(computed(x)),
+          .backward = backward,
+          .x = products::storage(x.dtype),
+          .weight = products::storage(weight.dtype)};
 }
 
 std::size_t scratch_within(const kernels::LinearShape& shape, std::size_t most) {
@@ -80,7 +86,7 @@ template <class F>
 void with_types(const char* op, DType dtype, In labels, std::size_t classes, std::int64_t ignore,
                 F&& f) {
   with_labels(op, labels, classes, ignore, [&](const auto* all) {
-    rows::with_float(dtype, [&](auto value) { f(value, all); });
+    rows::with_float(dtype == DType::f64 ? dtype : DType::f32, [&](auto value) { f(value, all); });
   });
 }
 
@@ -93,7 +99,7 @@ Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) :
 std::array<Spec, 2> LinearCrossEntropy::shape(const Spec& x, const Spec& weight,
                                               const Spec& labels) const {
   check(name, x, weight, labels, targets.smoothing);
-  return {Spec{{}, x.dtype}, kCount};
+  return {Spec{{}, computed(x)}, kCount};
 }
 Cost LinearCrossEntropy::cost(const Spec& x, const Spec& weight, const Spec& labels) const {
   const double bytes = static_cast<double>(x.bytes() + weight.bytes() + labels.bytes());
@@ -117,19 +123,21 @@ void LinearCrossEntropy::run(In x, In weight, In labels, Out sum, Out count,
                using T = decltype(zero);
                *sum.as<T>() = 0;
                *count.as<std::int64_t>() = 0;
-               kernels::linear_cross_entropy(s, x.as<T>(), weight.as<T>(), all, targets,
+               kernels::linear_cross_entropy(s, x.data, weight.data, all, targets,
                                              sum.as<T>(), count.as<std::int64_t>(), scratch);
              });
 }
 
 void LinearCrossEntropy::grad(Back& b) const {
   if (!b.wants(0) && !b.wants(1)) return;
-  const Tensor so_far = b.wants(1) ? b.take(1) : Tensor();
+  const Spec &x = b.in_spec(0), &weight = b.in_spec(1);
+  const bool whole = b.wants(1) && !is_half(weight.dtype);  // else the sum so far is rounded
+  const Tensor so_far = whole ? b.take(1) : Tensor();
   const Tensor* in[] = {&b.in(0), &b.in(1), &b.in(2), &b.d(0), &so_far};
   const LinearCrossEntropyBackward op{targets, static_cast<bool>(so_far)};
   const auto d = so_far ? apply_all(op, std::span(in, 5), 4) : apply_all(op, std::span(in, 4));
-  if (b.wants(0)) b.give(0, d[1]);
-  if (b.wants(1)) b.give(1, d[0]);
+  if (b.wants(0)) b.give(0, cast(d[1], x.dtype));
+  if (b.wants(1)) b.give(1, cast(d[0], weight.dtype));
 }
 
 std::array<Spec, 4> LinearCrossEntropyBackward::shape(Specs in) const {
@@ -137,14 +145,14 @@ std::array<Spec, 4> LinearCrossEntropyBackward::shape(Specs in) const {
   if (in.size() != expected)
     throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), expected));
   check(name, in[0], in[1], in[2], targets.smoothing);
-  const Spec scalar{{}, in[0].dtype};
+  const Spec scalar{{}, computed(in[0])}, dweight = computed_like(in[1]);
   if (in[3] != scalar)
     throw Error(fmt::format("{}: the sum's gradient is {}, expected a scalar of {}", name,
-                            to_string(in[3]), ebb::name(in[0].dtype)));
-  if (dweight_so_far && in[4] != in[1])
+                            to_string(in[3]), ebb::name(scalar.dtype)));
+  if (dweight_so_far && in[4] != dweight)
     throw Error(fmt::format("{}: the accumulator is {}, expected {}", name, to_string(in[4]),
-                            to_string(in[1])));
-  return {in[1], in[0], scalar, kCount};
+                            to_string(dweight)));
+  return {dweight, computed_like(in[0]), scalar, kCount};
 }
 Cost LinearCrossEntropyBackward::cost(Specs in) const {
   const double bytes = 2.0 * static_cast<double>(in[0].bytes()) +
@@ -174,7 +182,7 @@ void LinearCrossEntropyBackward::run(Ins in, Out dweight, Out dx, Out sum, Out c
         *sum.as<T>() = 0;
         *count.as<std::int64_t>() = 0;
         kernels::linear_cross_entropy_backward<T>(
-            s, in[0].as<T>(), in[1].as<T>(), all, targets,
+            s, in[0].data, in[1].data, all, targets,
             {*in[3].as<T>(), dx.as<T>(), dweight.as<T>(), !dweight_so_far}, sum.as<T>(),
             count.as<std::int64_t>(), scratch);
       });
@@ -194,7 +202,7 @@ Covered LinearCrossEntropyBackward::covered() const {
 std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
   const auto whole = LinearCrossEntropyBackward{targets}.shape(in);
   const auto rows = static_cast<std::int64_t>(sizes(in[0], in[1], true).rows);
-  return {whole[1], whole[2], whole[3], Spec{{rows, 2}, in[0].dtype}};
+  return {whole[1], whole[2], whole[3], Spec{{rows, 2}, computed(in[0])}};
 }
 Cost LinearCrossEntropyDx::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
@@ -219,7 +227,7 @@ void LinearCrossEntropyDx::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
                *sum.as<T>() = 0;
                *count.as<std::int64_t>() = 0;
                kernels::linear_cross_entropy_backward<T>(
-                   s, in[0].as<T>(), in[1].as<T>(), all, targets,
+                   s, in[0].data, in[1].data, all, targets,
                    {*in[3].as<T>(), dx.as<T>(), nullptr, false, row_sums.as<T>()}, sum.as<T>(),
                    count.as<std::int64_t>(), scratch);
              });
@@ -227,7 +235,7 @@ void LinearCrossEntropyDx::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
 
 Spec LinearCrossEntropyDweight::shape(Specs in) const {
   check(name, in[0], in[1], in[2], targets.smoothing);
-  return in[1];
+  return computed_like(in[1]);
 }
 Cost LinearCrossEntropyDweight::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
@@ -249,7 +257,7 @@ void LinearCrossEntropyDweight::run_some_rows(Ins in, Out dweight, std::int64_t 
                if (dweight_so_far && in[5].data != dweight.data)
                  std::memcpy(dweight.data, in[5].data, dweight.spec->bytes());
                kernels::linear_cross_entropy_dweight<T>(
-                   s, in[0].as<T>(), in[1].as<T>(), all, targets,
+                   s, in[0].data, in[1].data, all, targets,
                    {*in[3].as<T>(), in[4].as<T>(), dweight.as<T>(), !dweight_so_far,
                     static_cast<std::size_t>(first), all_classes},
                    scratch);
@@ -261,9 +269,9 @@ void LinearCrossEntropyDweight::run_some_rows(Ins in, Out dweight, std::int64_t 
 void LinearCrossEntropyBackward::grad(Back& b) const {
   if (dweight_so_far && b.wants(4)) b.give(4, b.d(0));
   if (!b.wants(0) && !b.wants(1) && !b.wants(3)) return;
-  const Tensor &weight = b.in(1), &dsum = b.in(3);
+  const Tensor weight = wide(b.in(1)), &dsum = b.in(3);
   const Shape matrix{b.in(2).shape().size(), weight.shape()[1]};
-  const Tensor x = reshape(b.in(0), matrix), labels = reshape(b.in(2), {matrix[0]});
+  const Tensor x = reshape(wide(b.in(0)), matrix), labels = reshape(b.in(2), {matrix[0]});
   const Tensor logits = matmul(x, weight, {.transpose_b = true});
   const Tensor unit = apply(SparseCrossEntropyBackward{targets}, logits, labels,
                             Tensor::ones({}, x.dtype()));
@@ -292,12 +300,13 @@ void LinearCrossEntropyBackward::grad(Back& b) const {
   if (b.wants(0)) {
     Tensor dx = matmul(dlogits, weight);
     if (from_dweight) dx = matmul_into(std::move(dx), g, adw);
-    b.give(0, reshape(dx, b.in(0).shape()));
+    b.give(0, cast(reshape(dx, b.in_spec(0).shape), b.in_spec(0).dtype));
   }
   if (b.wants(1)) {
-    Tensor dw = matmul_into(b.take(1), dlogits, x, {.transpose_a = true});
+    const DType type = b.in_spec(1).dtype;
+    Tensor dw = matmul_into(is_half(type) ? Tensor() : b.take(1), dlogits, x, {.transpose_a = true});
     if (from_dx) dw = matmul_into(std::move(dw), g, adx, {.transpose_a = true});
-    b.give(1, std::move(dw));
+    b.give(1, cast(dw, type));
   }
 }
 
@@ -305,7 +314,7 @@ Loss linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& l
                           SparseCrossEntropyOptions options) {
   const LinearCrossEntropy op{{options.ignore_index, options.label_smoothing}};
   const Tensor classes = labels.dtype() == DType::u8 ? cast(labels, DType::i32) : labels;
-  auto [sum, count] = apply(op, wide(x), wide(weight), classes);
+  auto [sum, count] = apply(op, x, weight, classes);
   return {std::move(sum), std::move(count)};
 }
 

@@ -8,10 +8,12 @@
 
 namespace ebb::ops {
 
-// x (…, width), weight (classes, width), labels (…) of i32 or i64 → sum, count. Kept: all three.
+// x (…, width), weight (classes, width), labels (…) of i32 or i64 → sum, count. Kept: all three. Sum
+// and gradients are f32 where x and the weight are of 16 bits, which are never widened as a whole.
 // With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
 struct LinearCrossEntropy {
   static constexpr auto name = "linear_cross_entropy";
+  static constexpr bool half = true;
   kernels::SparseTargets targets{};
   bool operator==(const LinearCrossEntropy&) const = default;
   std::array<Spec, 2> shape(const Spec& x, const Spec& weight, const Spec& labels) const;
@@ -32,6 +34,7 @@ struct LinearCrossEntropy {
 // Scratch is as above.
 struct LinearCrossEntropyBackward {
   static constexpr auto name = "linear_cross_entropy_backward";
+  static constexpr bool half = true;
   kernels::SparseTargets targets{};
   bool dweight_so_far = false;  // is given
   bool operator==(const LinearCrossEntropyBackward&) const = default;
@@ -57,6 +60,7 @@ struct LinearCrossEntropyBackward {
 // x, weight, labels, gradient of the sum () → dx, sum, count, row sums (rows, 2).
 struct LinearCrossEntropyDx {
   static constexpr auto name = "linear_cross_entropy_dx";
+  static constexpr bool half = true;
   static constexpr bool unlisted = true;
   kernels::SparseTargets targets{};
   bool operator==(const LinearCrossEntropyDx&) const = default;
@@ -71,6 +75,7 @@ struct LinearCrossEntropyDx {
 // x, weight, labels, gradient of the sum (), row sums (rows, 2)[, dweight so far] → dweight.
 struct LinearCrossEntropyDweight {
   static constexpr auto name = "linear_cross_entropy_dweight";
+  static constexpr bool half = true;
   static constexpr bool unlisted = true;
   kernels::SparseTargets targets{};
   std::int64_t classes = 0;     // of the whole weight
