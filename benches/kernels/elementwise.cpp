@@ -151,11 +151,13 @@ Rounds measure(const Case& c, const Arrays& m, int rounds) {
 
 int main(int argc, char** argv) {
   bool quick = false, json = false;
+  std::string wanted;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--quick") == 0) quick = true;
     else if (std::strcmp(argv[i], "--json") == 0) json = true;
+    else if (argv[i][0] != '-') wanted = argv[i];
     else {
-      std::fprintf(stderr, "usage: bench_elementwise [--quick] [--json]\n");
+      std::fprintf(stderr, "usage: bench_elementwise [--quick] [--json] [words of a case's name]\n");
       return 2;
     }
   }
@@ -167,6 +169,7 @@ int main(int argc, char** argv) {
     std::printf("%-28s %9s  %8s %9s  %8s  %s\n", "case", "GB/s", "against", "GB/s", "ratio",
                 "(of all rounds)");
   for (const Case& c : cases(m)) {
+    if (c.name.find(wanted) == std::string::npos) continue;
     const Rounds r = measure(c, m, rounds);
     const double ratio = median(r.ratio);
     const double gbs = c.bytes / median(r.mine) * 1e-9;

@@ -56,6 +56,7 @@ struct Level {
   HWY_INLINE explicit Level(const T* row) : x(row) {}
   template <class Amount>
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
+    fetch_after(x + i, k, amount);
     sum.set(k, hn::Add(sum.lanes[k], load(x + i, amount)), amount);
   }
 };
@@ -69,6 +70,7 @@ struct Spread {
   HWY_INLINE Spread(const T* row, T m) : x(row), mean(hn::Set(RowTag<T>(), m)) {}
   template <class Amount>
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
+    if constexpr (!kCentered) fetch_after(x + i, k, amount);  // the first to read it
     auto v = load(x + i, amount);
     if constexpr (kCentered) v = hn::Sub(v, mean);
     sum.set(k, hn::MulAdd(v, v, sum.lanes[k]), amount);
@@ -139,6 +141,8 @@ struct GradientSums {
       : x(x_row), dy(dy_row), weight(w), mean(hn::Set(RowTag<T>(), m)) {}
   template <class Amount>
   HWY_INLINE void operator()(std::size_t i, std::size_t k, Amount amount) {
+    fetch_after(dy + i, k, amount);
+    if constexpr (!kCentered) fetch_after(x + i, k, amount);
     auto v = load(x + i, amount);
     if constexpr (kCentered) v = hn::Sub(v, mean);
     const auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));

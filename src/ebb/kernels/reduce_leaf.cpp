@@ -54,10 +54,11 @@ HWY_INLINE V Join(V a, V b) {
   }
 }
 
-// Stretches side by side: each has its own lanes and its own chain, which leaves gaps that the
-// others fill; and memory gives more to several streams than to one.
+// Short stretches side by side: each has its own lanes and its own chain, which leaves gaps that the
+// others fill. Long ones come one after the other, as the machine foresees them.
 template <class A>
 inline constexpr std::size_t kAbreast = kVirtualLanes / kRowLanes<A> <= 2 ? 4 : 2;
+inline constexpr std::size_t kLongBytes = 2048;
 
 template <Fold kFold, class A, std::size_t kCount>
 HWY_INLINE void FoldLanes(const A* x, const Stretches& s, std::size_t first, const A* centres,
@@ -128,7 +129,9 @@ template <Fold kFold, class A>
 void FoldStretches(const A* x, const Stretches& s, const A* c, A* to) {
   constexpr std::size_t kCount = kFold == Fold::exps ? 2 : kAbreast<A>;
   std::size_t r = 0;
-  for (; r + kCount <= s.count; r += kCount) FoldLanes<kFold, A, kCount>(x, s, r, c, to);
+  if (kFold == Fold::exps || s.n * sizeof(A) < kLongBytes) {
+    for (; r + kCount <= s.count; r += kCount) FoldLanes<kFold, A, kCount>(x, s, r, c, to);
+  }
   for (; r < s.count; ++r) FoldLanes<kFold, A, 1>(x, s, r, c, to);
 }
 
