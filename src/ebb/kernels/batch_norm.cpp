@@ -297,8 +297,10 @@ void affine_all(const Folded& f, const T* x, const T* dy, T* out, Fill&& fill) {
   const std::size_t spans = (f.width + kSpan<T> - 1) / kSpan<T>;
   const std::size_t all_rows = f.rows + (f.extra > 0);
   const bool stream = x != out && dy != out && worth_streaming(out, f.width * sizeof(T), all_rows);
-  // At least 32 rows, so that filling in the coefficients does not count.
-  const std::size_t grain = std::max<std::size_t>(32, grain_for(f.width));
+  // So many rows that filling in the coefficients does not count, and some parts for each thread.
+  const std::size_t parts = 4 * static_cast<std::size_t>(pool::threads());
+  const std::size_t grain =
+      std::max(std::clamp<std::size_t>(all_rows / parts, 32, 256), grain_for(f.width));
   pool::parallel_for(all_rows, grain, [&](std::size_t begin, std::size_t end) {
     Coefficients<T> c;
     for (std::size_t s = 0; s < spans; ++s) {
