@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 1024;      // of a tile: more do not make the products quicker
 constexpr std::size_t kMostClasses = 4096;   // likewise, and the tile stays in the cache
-constexpr std::size_t kLeastKeptRows = 48;   // fewer: making logits twice is quicker
+constexpr std::size_t kLeastKeptRows = 32;   // fewer: making logits twice is quicker
 constexpr std::size_t kPad = 64;             // bytes between rows of a tile: no power of two apart
 
 constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
@@ -228,6 +228,14 @@ class Work {
 
 }  // namespace
 
+double linear_slowness(const LinearTiles& tiles) {
+  // Each tile of rows reads the weight twice and its gradient once, and writes that; each tile of
+  // classes reads and writes dx. That takes as long as the products of so many more.
+  constexpr double kMoreRows = 7, kMoreClasses = 40;
+  return 1 + kMoreRows / static_cast<double>(tiles.rows) +
+         kMoreClasses / static_cast<double>(tiles.classes);
+}
+
 LinearTiles linear_tiles(const LinearShape& shape, std::size_t scratch) {
   const auto fits = [&](const LinearTiles& t) { return linear_scratch(shape, t) <= scratch; };
   const std::size_t all = std::max<std::size_t>(1, shape.rows);
@@ -239,13 +247,14 @@ LinearTiles linear_tiles(const LinearShape& shape, std::size_t scratch) {
       if (fits(t)) return t;
     }
   }
-  for (std::size_t parts = ceil_div(all, kMostRows);; ++parts) {
-    LinearTiles t{ceil_div(all, parts), kMostClasses, false};
-    for (; t.classes >= kLinearBlock; t.classes /= 2) {
-      const LinearTiles tried{t.rows, std::min(t.classes, classes), false};
-      if (fits(tried) || (t.rows == 1 && t.classes == kLinearBlock)) return tried;
+  LinearTiles best{1, std::min(kLinearBlock, classes), false};
+  for (std::size_t parts = ceil_div(all, kMostRows); parts <= 2 * all; parts *= 2) {
+    for (std::size_t c = kMostClasses; c >= kLinearBlock; c /= 2) {
+      const LinearTiles t{ceil_div(all, parts), std::min(c, classes), false};
+      if (linear_slowness(t) < linear_slowness(best) && fits(t)) best = t;
     }
   }
+  return best;
 }
 
 std::size_t linear_scratch(const LinearShape& shape, const LinearTiles& tiles) {

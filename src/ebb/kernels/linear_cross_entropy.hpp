@@ -40,6 +40,8 @@ struct LinearTiles {
 // pool::threads() only.
 LinearTiles linear_tiles(const LinearShape& shape, std::size_t scratch);
 std::size_t linear_scratch(const LinearShape& shape, const LinearTiles& tiles);
+// Time of a product in such tiles, beside one as a whole.
+double linear_slowness(const LinearTiles& tiles);
 
 // Adds the loss to *sum and the number of rows that were not ignored to *count. Labels are in
 // range (first_bad_label). Tiles are those of the scratch's size.

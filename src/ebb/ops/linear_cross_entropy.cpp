@@ -66,12 +66,9 @@ std::size_t scratch_within(const kernels::LinearShape& shape, std::size_t most) 
 
 // Of `products` products; one more where the logits are not kept.
 double slowdown_within(const kernels::LinearShape& shape, int products, std::size_t scratch) {
-  // Each tile of rows reads the weight twice and its gradient once, and writes that: it takes as
-  // long as the products of so many rows.
-  constexpr double kReadRows = 10;
   const auto time = [&](std::size_t bytes) {
     const auto tiles = kernels::linear_tiles(shape, bytes);
-    return (products + !tiles.keep) * (1 + kReadRows / static_cast<double>(tiles.rows));
+    return (products + !tiles.keep) * kernels::linear_slowness(tiles);
   };
   return time(scratch) / time(kMostScratch);
 }
