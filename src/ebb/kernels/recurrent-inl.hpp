@@ -1,5 +1,6 @@
 // The recurrent product for a block of rows: C += A · B, with B packed for the whole call in panels
-// of NV vectors, [panel][k][NV vectors], and C in rows of padded scratch.
+// of NV vectors, [panel][strip][k][vectors of a strip], and C in rows of padded scratch. A strip is
+// what the register tile takes side by side.
 //
 // Forward, a panel is the same vector of units of each gate, so that all gates of a unit are ready
 // together. Backward, it is NV vectors of units side by side.
@@ -29,9 +30,13 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of k at a time: 16 KiB of a panel, which stay in L1 for all rows of the block.
-constexpr std::size_t kDepth = 128;
+// Of k at a time: 16 KiB of a strip of two vectors, which stay in L1 for all rows of the block.
+constexpr std::size_t kDepth = 256;
 constexpr std::size_t kBackVectors = 4;
+
+// Vectors of a strip: 12 chains (two units of latency 4 need 8), and registers left for B and an
+// element of A.
+constexpr int StripOf(int vectors) { return vectors == 3 ? 3 : 2; }
 
 // MR rows × NV vectors of C in registers. A is read an element at a time; B's rows are b_k apart.
 template <int MR, int NV, class T>
@@ -46,19 +51,18 @@ HWY_NOINLINE void Chains(std::size_t depth, const T* a, std::size_t a_row, const
 template <int NV, class T>
 HWY_INLINE void Product(std::size_t rows, std::size_t depth, const T* a, std::size_t a_row,
                         const T* panel, T* c, std::size_t c_row) {
-  // 12 chains (two units of latency 4 need 8), and registers left for B and an element of A.
-  constexpr int kAcross = NV == 3 ? 3 : 2;
+  constexpr int kAcross = StripOf(NV);
   constexpr std::size_t kTall = 12 / kAcross;
-  const std::size_t lanes = hn::Lanes(RowTag<T>()), width = NV * lanes;
+  const std::size_t lanes = hn::Lanes(RowTag<T>()), width = kAcross * lanes;
   const std::size_t tiles = (rows + kTall - 1) / kTall;
   for (std::size_t k = 0; k < depth; k += kDepth) {
     const std::size_t kc = HWY_MIN(kDepth, depth - k);
-    for (std::size_t tile = 0; tile < tiles; ++tile) {
-      const std::size_t r = tile * rows / tiles, height = (tile + 1) * rows / tiles - r;
-      for (std::size_t v = 0; v < NV; v += kAcross) {
+    for (std::size_t v = 0; v < NV; v += kAcross) {
+      const T* strip = panel + v * lanes * depth + k * width;
+      for (std::size_t tile = 0; tile < tiles; ++tile) {
+        const std::size_t r = tile * rows / tiles, height = (tile + 1) * rows / tiles - r;
         const auto chains = [&](auto fn) {
-          fn(kc, a + r * a_row + k, a_row, panel + k * width + v * lanes, width,
-             c + r * c_row + v * lanes, c_row);
+          fn(kc, a + r * a_row + k, a_row, strip, width, c + r * c_row + v * lanes, c_row);
         };
         switch (height) {
           case 1: chains(Chains<1, kAcross, T>); break;
@@ -104,13 +108,14 @@ HWY_INLINE void TurnColumns(const T* src, std::size_t ld, std::size_t depth, T* 
 template <int G, class T>
 HWY_NOINLINE void PackForward(const T* weight, std::size_t hidden, T* packed, std::size_t begin,
                               std::size_t end) {
-  const std::size_t lanes = hn::Lanes(RowTag<T>()), width = G * lanes;
+  constexpr std::size_t kAcross = StripOf(G);
+  const std::size_t lanes = hn::Lanes(RowTag<T>());
   for (std::size_t panel = begin; panel < end; ++panel) {
     const std::size_t unit = panel * lanes;
     for (std::size_t g = 0; g < G; ++g) {
-      TurnColumns(weight + (g * hidden + unit) * hidden, hidden, hidden,
-                  packed + panel * hidden * width + g * lanes, width,
-                  HWY_MIN(lanes, hidden - unit));
+      T* strip = packed + (panel * G + g / kAcross * kAcross) * lanes * hidden;
+      TurnColumns(weight + (g * hidden + unit) * hidden, hidden, hidden, strip + g % kAcross * lanes,
+                  kAcross * lanes, HWY_MIN(lanes, hidden - unit));
     }
   }
 }
@@ -120,10 +125,12 @@ template <class T>
 HWY_NOINLINE void PackBackward(const T* weight, std::size_t depth, std::size_t hidden, T* packed,
                                std::size_t begin, std::size_t end) {
   const RowTag<T> d;
-  const std::size_t lanes = hn::Lanes(d), width = kBackVectors * lanes;
-  for (std::size_t panel = begin; panel < end; ++panel) {
-    const std::size_t unit = panel * width, real = HWY_MIN(width, hidden - unit);
-    T* to = packed + panel * depth * width;
+  const std::size_t lanes = hn::Lanes(d), width = StripOf(kBackVectors) * lanes;
+  const std::size_t strips = kBackVectors / StripOf(kBackVectors);
+  for (std::size_t strip = begin * strips; strip < end * strips; ++strip) {
+    const std::size_t unit = strip * width;
+    const std::size_t real = unit < hidden ? HWY_MIN(width, hidden - unit) : 0;
+    T* to = packed + unit * depth;
     for (std::size_t k = 0; k < depth; ++k, to += width) {
       const T* from = weight + k * hidden + unit;
       if (real == width) {
