@@ -10,6 +10,7 @@
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/index.hpp"
+#include "ebb/ops/cast.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/unary.hpp"
@@ -30,6 +31,7 @@ struct Language {
   static constexpr std::int64_t kWidth = 256;
   std::int64_t vocabulary;
   bool tied;
+  DType states = DType::f32;  // of what the loss takes
   nn::Embedding table;
   nn::Dense middle, head;
   Language(const nn::Init& init, bool tied, std::int64_t vocabulary)
@@ -39,7 +41,7 @@ struct Language {
         middle(init / "middle", kWidth, kWidth),
         head(init / "head", kWidth, tied ? 1 : vocabulary, {.bias = false}) {}
   Loss operator()(const Batch& b) const {
-    const Tensor x = tanh(middle(table(b["a"])));
+    const Tensor x = cast(tanh(middle(table(b["a"]))), states);
     return linear_cross_entropy(x, tied ? table.weight : head.weight, b["b"]);
   }
   void each(auto&& f) {
@@ -62,6 +64,9 @@ struct Tied : Language {
 };
 struct Untied : Language {
   explicit Untied(const nn::Init& init) : Language(init, false, 1009) {}
+};
+struct UntiedHalf : Untied {
+  explicit UntiedHalf(const nn::Init& init) : Untied(init) { states = DType::bf16; }
 };
 struct LargeTied : Language {  // state in the file, several pieces of it
   explicit LargeTied(const nn::Init& init) : Language(init, true, 10007) {}
@@ -154,6 +159,9 @@ TEST(ByRows, ATiedTableHasTheBitsOfEagerSteps) {
 }
 TEST(ByRows, AHeadHasTheBitsOfEagerSteps) {
   expect_same_bits<Untied, optim::AdamW>(0, "by_rows[linear_cross_entropy_dweight adam]");
+}
+TEST(ByRows, AHeadOn16BitStatesHasTheBitsOfEagerSteps) {
+  expect_same_bits<UntiedHalf, optim::AdamW>(0, "by_rows[linear_cross_entropy_dweight adam]");
 }
 TEST(ByRows, ATableWithoutStateHasTheBitsOfEagerSteps) {
   expect_same_bits<Tied, optim::Sgd>(1009 * 256 * 4,

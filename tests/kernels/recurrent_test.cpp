@@ -15,7 +15,7 @@ struct Size {
 };
 // Around vectors, tiles of rows, blocks of rows and of k.
 const Size kSizes[] = {{1, 1, 1},  {1, 4, 32},  {2, 3, 7},   {3, 5, 8},
-                       {5, 2, 17}, {13, 3, 33}, {50, 2, 19}, {2, 2, 150}};
+                       {5, 2, 17}, {13, 3, 33}, {50, 2, 19}, {2, 2, 270}};
 
 struct Setting {
   bool lstm, reverse, state, lengths, dh, dlast;

@@ -62,6 +62,30 @@ TEST(ByRows, TheGradientOfATiedWeightIsMadeInItsUpdate) {
       << "a whole gradient is left beside parameter and state";
 }
 
+// What a call writes is as large as its op says, also where 16 bits go in and sums are f32.
+TEST(ByRows, ResultsHaveTheTypesTheirOpsGive) {
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Variable w("w", random::normal({1100, 128}, 0, 1, 1, 1));
+    optim::AdamW adam({w}, {.lr = 0.1});
+    const Trace t = of(
+        [&](std::span<const Tensor> in) {
+          return std::vector{adam.minimize(linear_cross_entropy(in[0], w, in[1])).sum};
+        },
+        {{kRows.shape, type}, kIds});
+    int taken_apart = 0;
+    for (const Call& call : t.calls) {
+      if (call.op.type().name != std::string_view("linear_cross_entropy_dx")) continue;
+      ++taken_apart;
+      std::vector<Spec> in, out(call.out.size());
+      for (const Id id : call.in) in.push_back(t.values[id].spec);
+      call.op.type().shape(call.op.attributes(), in, out.data());
+      for (std::size_t i = 0; i < out.size(); ++i)
+        EXPECT_EQ(t.values[call.out[i]].spec, out[i]) << "result " << i << " of " << name(type);
+    }
+    EXPECT_EQ(taken_apart, 1) << t;
+  }
+}
+
 TEST(ByRows, ProductsAndElementwiseCallsAreTakenToo) {
   Model m;
   const Trace t = of(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"

@@ -28,7 +28,7 @@ template <class T, class I>
 void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T* u,
                  const I* indices, std::size_t count, T* y);
 
-// The same for bf16 and f16: summed in f32, a few elements of y at a time, and rounded at the end.
+// The same for bf16 and f16: summed in f32, 64 Ki elements of y at a time, and rounded at the end.
 std::size_t scatter_add_half_scratch(std::size_t size, std::size_t inner);
 template <class Half, class I>
 void scatter_add_half(std::size_t outer, std::size_t size, std::size_t inner, const Half* u,

@@ -31,14 +31,13 @@ struct Products {
 
   std::size_t ld() const { return c + kPad / shape.element; }
   Storage type() const { return shape.element == 8 ? Storage::f64 : Storage::f32; }
-  Operand rows(bool transposed) const {
-    return {x, stored(shape, shape.x), shape.width, transposed};
-  }
+  Operand rows() const { return {x, stored(shape, shape.x), shape.width, false}; }
   Operand classes(bool transposed) const {
     return {weight, stored(shape, shape.weight), shape.width, transposed};
   }
   Gemm to_logits() const {
-    return {.m = r, .n = c, .k = shape.width, .a = rows(false), .b = classes(true), .c = logits, .ldc = ld(), .c_type = type()};
+    return {.m = r, .n = c, .k = shape.width, .a = rows(), .b = classes(true), .c = logits,
+            .ldc = ld(), .c_type = type()};
   }
   Gemm to_dx(void* dx, bool first) const {
     return {.m = r, .n = shape.width, .k = c, .a = {logits, type(), ld(), false},
@@ -47,7 +46,7 @@ struct Products {
   }
   Gemm to_dweight(void* dweight, bool first) const {
     return {.m = c, .n = shape.width, .k = r, .a = {logits, type(), ld(), true},
-            .b = rows(false), .c = dweight, .ldc = shape.width,
+            .b = rows(), .c = dweight, .ldc = shape.width,
             .c_type = type(), .accumulate = !first};
   }
 };

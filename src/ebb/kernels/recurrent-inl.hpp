@@ -47,10 +47,11 @@ HWY_NOINLINE void Chains(std::size_t depth, const T* a, std::size_t a_row, const
                        false);
 }
 
-// All rows of the block × one panel of NV vectors, over k in [0, depth).
+// All rows of the block × one panel of NV vectors that has `all` of k, over `depth` of them from
+// `first` on: A begins there.
 template <int NV, class T>
-HWY_INLINE void Product(std::size_t rows, std::size_t depth, const T* a, std::size_t a_row,
-                        const T* panel, T* c, std::size_t c_row) {
+HWY_INLINE void Product(std::size_t rows, std::size_t first, std::size_t depth, std::size_t all,
+                        const T* a, std::size_t a_row, const T* panel, T* c, std::size_t c_row) {
   constexpr int kAcross = StripOf(NV);
   constexpr std::size_t kTall = 12 / kAcross;
   const std::size_t lanes = hn::Lanes(RowTag<T>()), width = kAcross * lanes;
@@ -58,7 +59,7 @@ HWY_INLINE void Product(std::size_t rows, std::size_t depth, const T* a, std::si
   for (std::size_t k = 0; k < depth; k += kDepth) {
     const std::size_t kc = HWY_MIN(kDepth, depth - k);
     for (std::size_t v = 0; v < NV; v += kAcross) {
-      const T* strip = panel + v * lanes * depth + k * width;
+      const T* strip = panel + v * lanes * all + (first + k) * width;
       for (std::size_t tile = 0; tile < tiles; ++tile) {
         const std::size_t r = tile * rows / tiles, height = (tile + 1) * rows / tiles - r;
         const auto chains = [&](auto fn) {

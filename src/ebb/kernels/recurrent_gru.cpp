@@ -81,7 +81,7 @@ HWY_INLINE void ForwardPanel(const Gru<T>& call, const T* panel, std::size_t row
     StartGates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n, call.bias_n + u,
                own.made + r * width, amount);
   }
-  Product<kGates, T>(rows, n, h_now, pitch, panel, own.made, width);
+  Product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t at = (row + r) * over.steps + time;
     const ForwardRow<T> units{call.gates + at * kGates * n,
@@ -196,10 +196,10 @@ HWY_NOINLINE void BackBlock(const GruBack<T>& call, const Layout& layout, T* scr
     const std::size_t at = row * over.steps + time;
     for (std::size_t u = 0; u < n; u += width) {
       const T* panel = scratch + u * depth;
-      Product<kBackVectors, T>(rows, 2 * n, call.dgates + at * depth, over.steps * depth, panel,
+      Product<kBackVectors, T>(rows, 0, 2 * n, depth, call.dgates + at * depth, over.steps * depth,
+                               panel, dh + u, pitch);
+      Product<kBackVectors, T>(rows, 2 * n, n, depth, call.dhidden_n + at * n, over.steps * n, panel,
                                dh + u, pitch);
-      Product<kBackVectors, T>(rows, n, call.dhidden_n + at * n, over.steps * n,
-                               panel + 2 * n * width, dh + u, pitch);
     }
   }
   for (std::size_t r = 0; r < rows; ++r)

@@ -89,7 +89,7 @@ HWY_INLINE void ForwardPanel(const Lstm<T>& call, const T* panel, std::size_t ro
     StartGates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
                own.made + r * width, amount);
   }
-  Product<kGates, T>(rows, n, h_now, pitch, panel, own.made, width);
+  Product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t at = (row + r) * over.steps + time;
     const ForwardRow<T> units{call.gates + at * kGates * n,
@@ -198,8 +198,8 @@ HWY_NOINLINE void BackBlock(const LstmBack<T>& call, const Layout& layout, T* sc
     }
     const T* dgates = call.dgates + (row * over.steps + time) * depth;
     for (std::size_t u = 0; u < n; u += width) {
-      Product<kBackVectors, T>(rows, depth, dgates, over.steps * depth, scratch + u * depth, dh + u,
-                               pitch);
+      Product<kBackVectors, T>(rows, 0, depth, depth, dgates, over.steps * depth,
+                               scratch + u * depth, dh + u, pitch);
     }
   }
   for (std::size_t r = 0; r < rows; ++r) {

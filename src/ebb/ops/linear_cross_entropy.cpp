@@ -152,8 +152,9 @@ std::array<Spec, 4> LinearCrossEntropyBackward::shape(Specs in) const {
   return {dweight, computed_like(in[0]), scalar, kCount};
 }
 Cost LinearCrossEntropyBackward::cost(Specs in) const {
-  const double bytes = 2.0 * static_cast<double>(in[0].bytes()) +
-                       (2.0 + dweight_so_far) * static_cast<double>(in[1].bytes());
+  const Spec dx = computed_like(in[0]), dweight = computed_like(in[1]);
+  const double bytes = static_cast<double>(in[0].bytes() + dx.bytes() + in[1].bytes()) +
+                       (1.0 + dweight_so_far) * static_cast<double>(dweight.bytes());
   return {3 * product_flops(sizes(in[0], in[1], true)), bytes};
 }
 
@@ -203,7 +204,7 @@ std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDx::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          2.0 * static_cast<double>(in[0].bytes()) + static_cast<double>(in[1].bytes())};
+          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes())};
 }
 std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], true), kMostScratch);
@@ -236,7 +237,7 @@ Spec LinearCrossEntropyDweight::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDweight::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes()) + 2.0 * static_cast<double>(in[1].bytes())};
+          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes())};
 }
 std::size_t LinearCrossEntropyDweight::some_rows_scratch(Specs in, std::int64_t some) const {
   auto s = sizes(in[0], in[1], true);

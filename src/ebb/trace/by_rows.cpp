@@ -33,10 +33,12 @@ std::uint64_t row_bytes(const Spec& spec) {
 void take_apart(Trace& t, Id index) {
   Call& call = t.calls[index];
   const auto& op = *static_cast<const ops::LinearCrossEntropyBackward*>(call.op.attributes());
-  const Spec &x = t.values[call.in[0]].spec, &weight = t.values[call.in[1]].spec;
+  const Spec& weight = t.values[call.in[1]].spec;
   const ops::LinearCrossEntropyDx dx{op.targets};
   const ops::LinearCrossEntropyDweight dweight{op.targets, weight.shape[0], op.dweight_so_far};
-  Value sums{{{x.size() / x.shape[x.rank() - 1], 2}, x.dtype}, Kind::made, 3, index};
+  std::vector<Spec> in;
+  for (std::size_t i = 0; i < 4; ++i) in.push_back(t.values[call.in[i]].spec);
+  Value sums{dx.shape(in)[3], Kind::made, 3, index};
   const auto sums_id = static_cast<Id>(t.values.size());
   Call later = call;
   later.op = ops::AnyOp(ops::op_type<ops::LinearCrossEntropyDweight>(), &dweight);
