@@ -1,6 +1,6 @@
 // Loss and gradients of a last layer with many classes, compiled: all logits at once (a product,
 // then sparse_cross_entropy) beside linear_cross_entropy in tiles, whose size the planner chooses:
-// without a budget, and in the smallest one. 1,024 rows of 768.
+// in the smallest budget, in one with 64 MiB of scratch, without one. 1,024 rows of 768.
 //
 //   bench_linear_ce [--quick] [--json] [--only=50304,262144]
 //
@@ -27,6 +27,7 @@ struct Limit {  // with so much scratch at most, so many times the time of all l
   double mib, time;
 };
 constexpr Limit kRoomy{64, 1.0}, kTight{8, 1.45};
+constexpr int kRoomyMiB = 56;  // above the smallest budget, which has 8 of scratch or less
 
 class Way {
  public:
@@ -71,16 +72,19 @@ void measure(std::int64_t classes, int rounds, Report& report) {
                     {"y", cast(random::uniform({kRows}, 0, double(classes), 1, 3), DType::i32)}};
   const BatchSpec spec{{"x", batch["x"].spec()}, {"y", batch["y"].spec()}};
 
-  // The budget is that of the process, so this one comes first.
+  // The budget is that of the process, so these come first.
   constexpr std::uint64_t kSlack = 1 << 20;
-  CompileOptions tight = Way::kOnlyTiles;
-  tight.memory = ByteSize{Way("", true, weight, spec, tight).minimum() + kSlack};
+  CompileOptions tight = Way::kOnlyTiles, roomy = Way::kOnlyTiles;
+  const std::uint64_t minimum = Way("", true, weight, spec, tight).minimum() + kSlack;
+  tight.memory = ByteSize{minimum};
+  roomy.memory = ByteSize{minimum + (std::uint64_t{kRoomyMiB} << 20)};
   std::vector<std::unique_ptr<Way>> ways;
   const auto add = [&](const char* name, bool tiles, const CompileOptions& options) {
     ways.push_back(std::make_unique<Way>(name, tiles, weight, spec, options));
   };
   add("tiles, smallest budget", true, tight);
-  add("tiles", true, {});
+  add("tiles, roomy budget", true, roomy);
+  add("tiles, no budget", true, {});
   add("all logits at once", false, {});
   double peak = 0;
   for (int round = 0; round < rounds; ++round)
@@ -89,7 +93,7 @@ void measure(std::int64_t classes, int rounds, Report& report) {
       way->run(batch);
     }
 
-  const Way &least = *ways[0], &roomy = *ways[1], &all = *ways[2];
+  const Way &least = *ways[0], &within = *ways[1], &all = *ways[3];
   const std::string title = std::to_string(classes) + " classes";
   report.say("%s\n%-26s %11s %11s %10s %8s %6s %7s\n", title.c_str(), "", "scratch MiB",
              "arena MiB", "ms", "GF/s", "peak %", "time");
@@ -109,7 +113,7 @@ void measure(std::int64_t classes, int rounds, Report& report) {
                  mib(way.scratch()) <= limit.mib && way.best <= limit.time * all.best,
                  text("%.1f MiB, %.3f", mib(way.scratch()), way.best / all.best));
   };
-  judge(roomy, kRoomy);
+  judge(within, kRoomy);
   judge(least, kTight);
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "ebb/base/error.hpp"
@@ -25,7 +26,10 @@ using namespace ops;
 
 namespace {
 
+// Of the scratch, or a part of a large weight: tiles of few rows are slower, and what reads a
+// gigabyte of weights may hold logits of 200 rows.
 constexpr std::size_t kMostScratch = std::size_t{64} << 20;
+constexpr double kPartOfWeight = 0.285;
 constexpr std::size_t kLittleScratch = std::size_t{8} << 20;
 constexpr std::size_t kLittleForward = std::size_t{2} << 20;
 
@@ -60,6 +64,11 @@ kernels::LinearShape sizes(const Spec& x, const Spec& weight, bool backward) {
           .weight = products::storage(weight.dtype)};
 }
 
+std::size_t most_scratch(const kernels::LinearShape& shape) {
+  const double weight = static_cast<double>(shape.classes * shape.width * shape.element);
+  return std::max(kMostScratch, static_cast<std::size_t>(weight * kPartOfWeight));
+}
+
 std::size_t scratch_within(const kernels::LinearShape& shape, std::size_t most) {
   return kernels::linear_scratch(shape, kernels::linear_tiles(shape, most));
 }
@@ -70,7 +79,7 @@ double slowdown_within(const kernels::LinearShape& shape, int products, std::siz
     const auto tiles = kernels::linear_tiles(shape, bytes);
     return (products + !tiles.keep) * kernels::linear_slowness(tiles);
   };
-  return time(scratch) / time(kMostScratch);
+  return time(scratch) / time(most_scratch(shape));
 }
 
 double product_flops(const kernels::LinearShape& s) {
@@ -159,7 +168,8 @@ Cost LinearCrossEntropyBackward::cost(Specs in) const {
 }
 
 std::size_t LinearCrossEntropyBackward::scratch(Specs in) const {
-  return scratch_within(sizes(in[0], in[1], true), kMostScratch);
+  const auto s = sizes(in[0], in[1], true);
+  return scratch_within(s, most_scratch(s));
 }
 std::size_t LinearCrossEntropyBackward::least_scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], true), kLittleScratch);
@@ -207,7 +217,8 @@ Cost LinearCrossEntropyDx::cost(Specs in) const {
           static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes())};
 }
 std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
-  return scratch_within(sizes(in[0], in[1], true), kMostScratch);
+  const auto s = sizes(in[0], in[1], true);
+  return scratch_within(s, most_scratch(s));
 }
 std::size_t LinearCrossEntropyDx::least_scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], true), kLittleScratch);
