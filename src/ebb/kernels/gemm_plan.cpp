@@ -18,6 +18,7 @@ constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
 constexpr std::size_t kInPlaceShort = 256;       // the same where A's rows are one step of k
 constexpr std::size_t kLeastBlockRows = 48;      // of A: fewer do not pay for fetching B
+constexpr std::size_t kOneBlockRows = 48;        // of A: so few are one block for all of B
 constexpr std::size_t kMostTaskColumns = 128;    // of B, beside a block of A in L2
 constexpr std::size_t kForkProducts = 400'000;   // multiply-adds that are worth a fork
 constexpr std::size_t kTaskProducts = 100'000;   // and a task
@@ -50,7 +51,7 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   const std::size_t most_rows = kBlockBytes / (kStep * size);
   if (g.m <= kInPlaceRows && b_native && !g.b.transposed) {
     p.panels = PanelsOfB::in_place;
-  } else if (g.m <= most_rows || (g.m < g.n && p.pack_a)) {
+  } else if (g.m <= kOneBlockRows || (g.m < g.n && p.pack_a)) {
     p.panels = PanelsOfB::own;
   } else {
     p.panels = PanelsOfB::shared;
@@ -61,7 +62,7 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   p.block_rows = part_of(g.m, most_rows, 6);
 
   // The shared operand, in parts of k, and if need be of its own extent.
-  const bool one_block = p.panels != PanelsOfB::shared && g.m <= most_rows;
+  const bool one_block = p.panels != PanelsOfB::shared && g.m <= kOneBlockRows;
   const std::size_t line = p.step * size;
   const std::size_t most = (one_block ? kDeepBytes : kSharedBytes) / line;  // rows or columns
   std::size_t extent = 0;
