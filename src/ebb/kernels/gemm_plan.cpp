@@ -74,7 +74,7 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
     extent = p.rows;
   }
   p.depth = extent == 0 ? g.k : std::min(g.k, std::max<std::size_t>(1, most / extent) * p.step);
-  p.share_both = p.parallel && p.panels == PanelsOfB::shared && p.pack_a && p.depth < g.k &&
+  p.share_both = p.parallel && p.panels == PanelsOfB::shared && p.pack_a && 2 * p.depth < g.k &&
                  extent + g.m <= kBothBytes / line;
   if (p.share_both) {
     p.depth = p.step;
