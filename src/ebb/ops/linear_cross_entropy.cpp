@@ -26,8 +26,8 @@ using namespace ops;
 
 namespace {
 
-// Of the scratch, or a part of a large weight: tiles of few rows are slower, and what reads a
-// gigabyte of weights may hold logits of 200 rows.
+// The most scratch: so much, or this part of a large weight. Tiles of few rows are slower, and what
+// reads a gigabyte of weights may hold the logits of 200 rows.
 constexpr std::size_t kMostScratch = std::size_t{64} << 20;
 constexpr double kPartOfWeight = 0.285;
 constexpr std::size_t kLittleScratch = std::size_t{8} << 20;
