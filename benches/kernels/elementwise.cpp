@@ -1,5 +1,5 @@
 // Elementwise, cast and reduction kernels against the memory bandwidth, on arrays that do not fit
-// in any cache.  bench_elementwise [--quick] [--json]
+// in any cache.  bench_elementwise [--quick] [--json] [words of a case's name]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
