@@ -274,11 +274,45 @@ HWY_NOINLINE void CorrelateTabled(const Stretch<T>& s, size_t places, const T* s
   CorrelateLast<NV, false, T>(s, i, places - i, nullptr, nullptr, start, valid);
 }
 
+// A part of the next block's places, asked for: the pixels to write and, where the source is read
+// in place, those to read. Of pixels that lie apart the machine does not foresee the next.
+template <class T>
+struct NextPlaces {
+  const T* src = nullptr;
+  const T* dst = nullptr;  // null: there is nothing to ask for
+  size_t src_bytes = 0, dst_bytes = 0, places = 0, each = 0, at = 0;
+
+  HWY_INLINE void ask(const Stretch<T>& s) {
+    for (const size_t end = std::min(places, at + each); at < end; ++at) {
+      const char* to = reinterpret_cast<const char*>(dst + s.dst_table[at]);
+      for (size_t i = 0; i < dst_bytes; i += 64) __builtin_prefetch(to + i, 1, 2);
+      if (src == nullptr) continue;
+      const char* from = reinterpret_cast<const char*>(src + s.src_table[at]);
+      for (size_t i = 0; i < src_bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+    }
+  }
+};
+constexpr size_t kAskEvery = 8 * kTilePlaces;  // places
+
+template <int NV, class T>
+void CorrelatePlaces(const CorrelationPlan& p, Stretch<T> s, size_t places, const T* start,
+                     size_t valid, NextPlaces<T>& next) {
+  if (p.even) return CorrelateEven<NV, T>(s, places, start, valid);
+  if (next.dst == nullptr) return CorrelateTabled<NV, T>(s, places, start, valid);
+  const Stretch<T> all = s;
+  for (size_t i = 0; i < places; i += kAskEvery) {
+    next.ask(all);
+    s.src_table = all.src_table + i;
+    s.dst_table = all.dst_table + i;
+    CorrelateTabled<NV, T>(s, std::min(kAskEvery, places - i), start, valid);
+  }
+}
+
 // All output channels of a block, one stretch of the chains after another so that the weights of a
 // stretch stay in L1 for all the block's places.
 template <class T>
 void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* offsets,
-                    const T* packed, size_t places) {
+                    const T* packed, size_t places, NextPlaces<T> next) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   const size_t pieces = std::max<size_t>(1, (p.run + kChainPart - 1) / kChainPart);
   const size_t piece = (p.run + pieces - 1) / pieces;
@@ -287,6 +321,13 @@ void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* off
   const T* src = s.src;
   T* const dst = s.dst;
   size_t run = 0, from = 0, done = 0;
+  if (next.dst != nullptr) {
+    const size_t stretches = pieces > 1 ? p.runs * pieces : (p.runs + joined - 1) / joined;
+    const size_t panels = (p.c.dst_channels + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
+    const size_t times = stretches * panels * ((places + kAskEvery - 1) / kAskEvery);
+    next.places = places;
+    next.each = (places + times - 1) / times;
+  }
   do {
     s.runs = std::min(joined, p.runs - run);
     s.length = std::min(piece, p.run - from);
@@ -300,11 +341,9 @@ void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* off
       s.panel = panel + (1 + done) * width;
       s.dst = dst + o;
       if (width == lanes) {
-        p.even ? CorrelateEven<1, T>(s, places, start, valid)
-               : CorrelateTabled<1, T>(s, places, start, valid);
+        CorrelatePlaces<1, T>(p, s, places, start, valid, next);
       } else {
-        p.even ? CorrelateEven<2, T>(s, places, start, valid)
-               : CorrelateTabled<2, T>(s, places, start, valid);
+        CorrelatePlaces<2, T>(p, s, places, start, valid, next);
       }
       panel += (1 + p.c.chain()) * width;
       o += valid;
@@ -335,6 +374,25 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
                   image = static_cast<ptrdiff_t>(p.image());
   const ptrdiff_t src_stride = static_cast<ptrdiff_t>(p.even ? p.row() : p.pixel() * c.stride_w);
   const ptrdiff_t dst_stride = static_cast<ptrdiff_t>(p.even ? c.dst_row : c.dst_col);
+  const size_t image_elements = c.src_h * c.src_w * p.src_pitch();
+  const auto image_of = [&](size_t group, const ConvBlock& b) {
+    return src + group * c.src_channels + b.image * image_elements;
+  };
+  const auto top_of = [&](const ConvBlock& b) {
+    return c.origin_h + static_cast<ptrdiff_t>(b.row * c.stride_h);
+  };
+  const auto left_of = [&](const ConvBlock& b) {
+    return c.origin_w + static_cast<ptrdiff_t>(b.col * c.stride_w);
+  };
+  const auto seen_by = [&](size_t group, const ConvBlock& b) {  // where the source is read in place
+    return image_of(group, b) + top_of(b) * row + left_of(b) * pixel;
+  };
+  const auto out_of = [&](size_t group, const ConvBlock& b) {
+    return dst + group * c.dst_channels + b.image * c.dst_image + b.row * c.dst_row +
+           b.col * c.dst_col;
+  };
+  const bool apart = !p.even && (c.dst_col != c.groups * c.dst_channels ||
+                                 (p.direct && c.stride_h * c.stride_w > 1));
   ConvBlock tabled{};
   bool spaced = true;
   for (size_t u = begin; u < end; ++u) {
@@ -360,28 +418,37 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
                  dst_table[i] - dst_table[i - 1] >= dst_stride;
       }
     }
-    const ptrdiff_t top = c.origin_h + static_cast<ptrdiff_t>(b.row * c.stride_h);
-    const ptrdiff_t left = c.origin_w + static_cast<ptrdiff_t>(b.col * c.stride_w);
-    const size_t image_elements = c.src_h * c.src_w * p.src_pitch();
-    const T* from = src + group * c.src_channels + b.image * image_elements;
     Stretch<T> s{};
     s.src_table = src_table;
     s.dst_table = dst_table;
     s.spaced = spaced;
     s.src_stride = static_cast<size_t>(src_stride);
     s.dst_stride = static_cast<size_t>(dst_stride);
-    s.dst = dst + group * c.dst_channels + b.image * c.dst_image + b.row * c.dst_row +
-            b.col * c.dst_col;
+    s.dst = out_of(group, b);
     if (p.direct) {
-      s.src = from + top * row + left * pixel;
+      s.src = seen_by(group, b);
     } else {
+      const T* from = image_of(group, b);
+      const ptrdiff_t top = top_of(b), left = left_of(b);
       for (size_t n = 0; n < b.images; ++n) {
         FillPatch(from + n * image_elements, c.src_h, c.src_w, p.src_pitch(), top, left, p.patch_h,
                   p.patch_w, c.src_channels, c.src_channels, patch + n * p.image());
       }
       s.src = patch;
     }
-    CorrelateBlock(p, s, offsets, packed + group * p.packed_group, b.places());
+    NextPlaces<T> next;
+    if (apart && u + 1 < end && (u + 1) / per_group == group) {
+      const ConvBlock a = p.blocks.at(u % per_group + 1);
+      if (a.same_size(b)) {
+        next.dst = out_of(group, a);
+        next.dst_bytes = c.dst_channels * sizeof(T);
+        if (p.direct) {
+          next.src = seen_by(group, a);
+          next.src_bytes = c.src_channels * sizeof(T);
+        }
+      }
+    }
+    CorrelateBlock(p, s, offsets, packed + group * p.packed_group, b.places(), next);
   }
 }
 

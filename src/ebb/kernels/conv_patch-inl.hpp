@@ -25,7 +25,20 @@ HWY_INLINE void FillZero(T* to, size_t count) {
   if (count != 0) std::memset(static_cast<void*>(to), 0, count * sizeof(T));
 }
 
-// `count` pixels of `channels` elements, `pitch` apart, to places `width` >= channels apart.
+// `count` rows of `elements`, `pitch` apart, to places `width` apart.
+template <class T>
+HWY_INLINE void CopyRows(const T* from, size_t pitch, size_t elements, size_t count, size_t width,
+                         T* to) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d), whole = elements / lanes * lanes;
+  for (size_t i = 0; i < count; ++i, from += pitch, to += width) {
+    for (size_t j = 0; j < whole; j += lanes) hn::StoreU(hn::LoadU(d, from + j), d, to + j);
+    if (whole < elements) std::memcpy(to + whole, from + whole, (elements - whole) * sizeof(T));
+  }
+}
+
+// `count` pixels of `channels` elements, `pitch` apart, to places `width` >= channels apart, with
+// zeros between them.
 template <class T>
 HWY_INLINE void CopyPixels(const T* from, size_t pitch, size_t channels, size_t count, size_t width,
                            T* to) {

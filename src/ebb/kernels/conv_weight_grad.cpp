@@ -40,10 +40,11 @@ inline WeightGradPlan plan_weight_grad(const Conv2dShape& s, std::size_t element
   p.patch_w = ConvPatch::extent(p.blocks.block_cols, s.stride_w, s.kernel_w, s.dilation_w);
   p.inside = s.kernel_h == 1 && s.kernel_w == 1 && s.pad_top + s.pad_left == 0 &&
              (s.out_h() - 1) * s.stride_h < s.in_h && (s.out_w() - 1) * s.stride_w < s.in_w;
-  // Places a multiple of many cache lines apart fall into the same few sets of L1: copy them to an
-  // odd number of lines.
+  // Places a multiple of many cache lines apart fall into the same one or two sets of L1: they are
+  // copied to an odd number of lines. (At 256 to 1024 bytes copying costs more than it saves.)
   const std::size_t line = 64 / element_bytes;
-  if (s.out_c % (4 * line) == 0) p.dy_pitch = (p.out_c + line - 1) / line * line + line;
+  if (s.out_c >= 32 * line && s.out_c % (4 * line) == 0)
+    p.dy_pitch = (p.out_c + line - 1) / line * line + line;
   const std::size_t width = (s.kernel_w == 1 ? 2 : 1) * line;
   const std::size_t slack = 4 * line;  // the last place's vectors may reach beyond the patch
   p.patch_bytes = (p.blocks.block_images * p.patch_h * p.patch_w * width + slack) * element_bytes;
@@ -86,9 +87,55 @@ Chunking MakeChunking(const WeightGradPlan& p) {
   return {2 * lanes, (p.in_c + 2 * lanes - 1) / (2 * lanes), lanes, lanes, false};
 }
 
+// Pieces of memory, asked for a line at a time.
+struct Pieces {
+  const char* at;
+  const char* end;  // of the piece at hand
+  size_t bytes, pitch, left;
+
+  // Some elements of each of `count` pixels, `pitch` elements apart; of short pixels, all.
+  template <class T>
+  static Pieces of(const T* first, size_t elements, size_t pitch, size_t count) {
+    if (elements == 0) return {};
+    if (elements == pitch || pitch * sizeof(T) <= 128) elements = pitch * count, count = 1;
+    const char* at = reinterpret_cast<const char*>(first);
+    const size_t bytes = elements * sizeof(T);
+    return {at, at + bytes, bytes, pitch * sizeof(T), count};
+  }
+  size_t lines() const { return left * ((bytes + 63) / 64); }
+  HWY_INLINE void ask() {
+    if (left == 0) return;
+    __builtin_prefetch(at, 0, 2);
+    at += 64;
+    if (at < end) return;
+    --left;
+    end += pitch;
+    at = end - bytes;
+  }
+};
+
+// What the next block reads, asked for a few lines at a time while this one is computed, between
+// rows of places. Activations come from memory, and the machine's own prefetching stops at the edge
+// of a page, which is a few pixels of many channels.
+struct NextBlock {
+  Pieces x, dy;
+  size_t x_lines, dy_lines;  // at a time
+
+  void spread(size_t times) {
+    x_lines = (x.lines() + times - 1) / times;
+    dy_lines = (dy.lines() + times - 1) / times;
+  }
+  bool any() const { return x_lines + dy_lines != 0; }
+  HWY_INLINE void ask() {
+    for (size_t i = 0; i < x_lines; ++i) x.ask();
+    for (size_t i = 0; i < dy_lines; ++i) dy.ask();
+  }
+};
+
 // What the tiles of one block, chunk and tap row have in common.
 template <class T>
 struct GradStretch {
+  NextBlock* next;  // null: nothing to ask for
   size_t images, rows, cols;
   const T* dy;
   size_t dy_pitch;
@@ -122,12 +169,14 @@ HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* d
   }
   tiles::RowsAcross<T> slopes(dy, s.dy_pitch);
   tiles::VectorsApart<NV, T> seen{{}, s.x_col, s.x_col * sizeof(T), 3 * s.x_col * sizeof(T)};
+  NextBlock* const next = s.next;
   tiles::TileFence();
   for (size_t n = 0; n < s.images; ++n) {
     for (size_t i = 0; i < s.rows; ++i) {
       const T* b = x + n * s.x_image + i * s.x_row;
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) seen.first[v] = b + v * s.x_step;
+      if (next != nullptr) next->ask();
       tiles::TileRun<T>(acc, s.cols, slopes, seen);
     }
   }
@@ -219,11 +268,38 @@ void GradRow(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, si
   }
 }
 
-// Chunks [chunk, chunk_end) × output channels [co, co + rows) of one group, over all places.
+// What one thread makes: chunks [chunk, chunk_end) × output channels [co, co + rows) of a group.
+struct GradPart {
+  size_t group, chunk, chunk_end, co, rows;
+};
+
+template <class T>
+NextBlock WhatComes(const WeightGradPlan& p, const Chunking& k, const GradPart& part, const T* x,
+                    const T* dy, size_t index) {
+  if (index + 1 == p.blocks.count()) return {};
+  const Conv2dShape& c = p.s;
+  const ConvBlock b = p.blocks.at(index), a = p.blocks.at(index + 1);
+  const size_t pixel = (a.image * c.in_h + a.row * c.stride_h) * c.in_w + a.col * c.stride_w;
+  const size_t pixels = (a.images > 1 ? a.images * c.in_h : a.rows * c.stride_h) * c.in_w;
+  const size_t all = c.batch * c.in_h * c.in_w;
+  const size_t ci = part.chunk * k.width, ci_end = std::min(part.chunk_end * k.width, p.in_c);
+  const size_t place = (a.image * c.out_h() + a.row) * c.out_w() + a.col;
+  NextBlock next{};
+  if (pixel < all) {
+    next.x = Pieces::of(x + pixel * c.in_c + part.group * p.in_c + ci, ci_end - ci, c.in_c,
+                        std::min(pixels, all - pixel));
+  }
+  next.dy = Pieces::of(dy + place * c.out_c + part.group * p.out_c + part.co, part.rows, c.out_c,
+                       a.places());
+  const size_t tiles = (part.rows + 5) / 6 * (part.chunk_end - part.chunk) * c.kernel_h;
+  next.spread(std::max<size_t>(1, tiles * b.images * b.rows));
+  return next;
+}
+
 template <class T>
 void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* dy, T* dw,
-              bool accumulate, std::byte* scratch, size_t group, size_t chunk, size_t chunk_end,
-              size_t co, size_t rows) {
+              bool accumulate, std::byte* scratch, const GradPart& part) {
+  const size_t group = part.group, co = part.co, rows = part.rows;
   const Conv2dShape& c = p.s;
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   std::byte* mine = scratch + static_cast<size_t>(pool::thread_index()) * p.thread_bytes;
@@ -246,18 +322,20 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
     s.x_step = k.patch_step;
     const T* block_dy = dy + ((b.image * oh + b.row) * ow + b.col) * c.out_c + group * p.out_c;
     if (p.dy_pitch != 0) {
-      CopyPixels(block_dy + co, c.out_c, rows, b.places(), p.dy_pitch, dy_copy);
+      CopyRows(block_dy + co, c.out_c, rows, b.places(), p.dy_pitch, dy_copy);
       s.dy = dy_copy - co;
       s.dy_pitch = p.dy_pitch;
     } else {
       s.dy = block_dy;
       s.dy_pitch = c.out_c;
     }
+    NextBlock next = WhatComes(p, k, part, x, dy, index);
+    s.next = next.any() ? &next : nullptr;
     const ptrdiff_t top =
         static_cast<ptrdiff_t>(b.row * c.stride_h) - static_cast<ptrdiff_t>(c.pad_top);
     const ptrdiff_t left =
         static_cast<ptrdiff_t>(b.col * c.stride_w) - static_cast<ptrdiff_t>(c.pad_left);
-    for (size_t m = chunk; m < chunk_end; ++m) {
+    for (size_t m = part.chunk; m < part.chunk_end; ++m) {
       const size_t ci = m * k.width, channels = std::min(k.width, p.in_c - ci);
       const size_t width = k.few ? channels : (channels + lanes - 1) / lanes * lanes;
       const T* from = x + b.image * image_elements + group * p.in_c + ci;
@@ -314,8 +392,8 @@ void WeightGrad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool ac
     for (size_t u = begin; u < end; ++u) {
       const size_t group = u / units, a = u % units % across, o = u % units / across;
       const size_t co = o * p.out_c / down, co_end = (o + 1) * p.out_c / down;
-      GradUnit(p, k, x, dy, dw, accumulate, scratch, group, a * k.chunks / across,
-               (a + 1) * k.chunks / across, co, co_end - co);
+      GradUnit(p, k, x, dy, dw, accumulate, scratch,
+               {group, a * k.chunks / across, (a + 1) * k.chunks / across, co, co_end - co});
     }
   };
   pool::parallel_for(units * s.groups, work < 60000 ? units * s.groups : 1, body);

@@ -125,6 +125,18 @@ HWY_INLINE V ExpRaisedNegAbs(D d, V x) {
   return ExpRaised(d, Max(Set(d, -104.0f), Or(x, Set(d, -0.0f))));
 }
 
+// 2^-64 e^-x for x in [-120, 43]: so lowered, both ends are normal numbers.
+template <class D, class V>
+HWY_INLINE V ExpLoweredNeg(D d, V c) {
+  const SignedOf<D> di;
+  const V magic = Set(d, kRoundMagic - 64);
+  const V t = NegMulAdd(c, Set(d, kLog2e), magic);
+  const V nf = Sub(magic, t);
+  const V r = MulSub(nf, Set(d, kLn2Lo), NegMulAdd(nf, Set(d, kLn2Hi), c));
+  const V p = ExpReduced(d, r);
+  return BitCast(d, Add(BitCast(di, p), ShiftLeft<23>(BitCast(di, t))));
+}
+
 // Half of e^x - 1 for x in [-25, 89]: half, because 2^128 is not a number.
 template <class D, class V>
 HWY_INLINE V HalfExpm1(D d, V x) {
@@ -465,9 +477,9 @@ HWY_INLINE V Sigmoid(D d, V x) {
   if constexpr (kIsDouble<D>) {
     return PerLane(d, x, [](double v) { return detail::SigmoidDouble(v); });
   } else {
-    // 1 / (1 + e) or e / (1 + e), with e = e^-|x|.
-    const V e = detail::ExpRaisedNegAbs(d, x), one = Set(d, detail::kRaise);
-    return Div(IfThenElse(Lt(x, Zero(d)), e, one), Add(e, one));
+    // 1 / (1 + e^-x), with 2^-64 for 1. From 43 on nothing is added, below -104 nothing is left.
+    const V low = Set(d, 1 / detail::kRaise);
+    return Div(low, Add(detail::ExpLoweredNeg(d, ClampKeepNaN(d, x, -120.0f, 43.0f)), low));
   }
 }
 
