@@ -24,6 +24,10 @@
 #include "ebb/kernels/checksum.hpp"
 
 namespace ebb::exec {
+#if defined(__SANITIZE_THREAD__)  // tests fork, and the child writes from a thread of its own
+extern "C" const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ebb/base/pool.hpp"
 #include "ebb/kernels/conv_correlate.hpp"
 #include "ebb/kernels/conv_depthwise.hpp"
 #include "ebb/kernels/conv_weight_grad.hpp"
@@ -124,6 +125,13 @@ InputCorrelation input_correlation(const Conv2dShape& s, std::size_t rh, std::si
   return r;
 }
 
+template <class F>
+void for_input_classes(const Conv2dShape& s, F f) {
+  for (std::size_t rh = 0; rh < s.stride_h; ++rh) {
+    for (std::size_t rw = 0; rw < s.stride_w; ++rw) f(input_correlation(s, rh, rw));
+  }
+}
+
 }  // namespace
 
 std::size_t Conv2dShape::out_h() const {
@@ -150,23 +158,28 @@ template <class T>
 void conv2d_input_grad(const Conv2dShape& s, const T* dy, const T* w, T* dx,
                        std::span<std::byte> scratch) {
   if (is_depthwise(s)) return conv::depthwise_input_grad(s, dy, w, dx, scratch);
-  for (std::size_t rh = 0; rh < s.stride_h; ++rh) {
-    for (std::size_t rw = 0; rw < s.stride_w; ++rw) {
-      const InputCorrelation r = input_correlation(s, rh, rw);
-      conv::correlate(r.c, r.at, dy, w, static_cast<const T*>(nullptr), dx + r.dst_offset, scratch);
-    }
+  // Where some pixels see no tap, all are set to zero first: in one sweep, not pixel by pixel.
+  bool gaps = false;
+  for_input_classes(s, [&](const InputCorrelation& r) { gaps |= r.c.chain() == 0; });
+  if (gaps) {
+    const std::size_t row = s.in_w * s.in_c;
+    pool::parallel_for(s.batch * s.in_h, 1 + 30000 / (1 + row), [&](std::size_t b, std::size_t e) {
+      std::fill(dx + b * row, dx + e * row, T{0});
+    });
   }
+  for_input_classes(s, [&](const InputCorrelation& r) {
+    if (r.c.chain() == 0) return;
+    conv::correlate(r.c, r.at, dy, w, static_cast<const T*>(nullptr), dx + r.dst_offset, scratch);
+  });
 }
 
 template <class T>
 std::size_t conv2d_input_grad_scratch_bytes(const Conv2dShape& s) {
   if (is_depthwise(s)) return conv::depthwise_scratch_bytes<T>(s);
   std::size_t most = 0;
-  for (std::size_t rh = 0; rh < s.stride_h; ++rh) {
-    for (std::size_t rw = 0; rw < s.stride_w; ++rw) {
-      most = std::max(most, conv::correlate_scratch_bytes<T>(input_correlation(s, rh, rw).c));
-    }
-  }
+  for_input_classes(s, [&](const InputCorrelation& r) {
+    most = std::max(most, conv::correlate_scratch_bytes<T>(r.c));
+  });
   return most;
 }
 
