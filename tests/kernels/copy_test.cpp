@@ -159,6 +159,37 @@ TEST_P(CopyKernel, Transposes) {
   }
 }
 
+// Rows of elements longer than a thread's part: backwards, every second, to every second, one
+// value.
+TEST_P(CopyKernel, LongRows) {
+  struct Steps {
+    std::int64_t from, to;
+  };
+  constexpr Steps kSteps[] = {{-1, 1}, {2, 1}, {1, 2}, {0, 1}, {3, 2}};
+  for (const std::size_t element : {1u, 2u, 4u, 8u}) {
+    const auto e = static_cast<std::int64_t>(element);
+    for (const Steps& s : kSteps) {
+      const std::int64_t many = (std::int64_t{s.from == 0 ? 17 : 3} << 20) / e;  // past the caches
+      for (const std::int64_t n : {std::int64_t{100003}, many + 3}) {
+        SCOPED_TRACE(testing::Message()
+                     << n << " of " << element << " bytes, " << s.from << " to " << s.to);
+        std::vector<std::byte> x(static_cast<std::size_t>(3 * n * e)), y(x.size() + 64);
+        for (std::size_t i = 0; i < x.size(); ++i)
+          x[i] = static_cast<std::byte>(i * 2654435761u >> 13);
+        const std::int64_t start = s.from < 0 ? (n - 1) * e : 0;
+        Walk w;
+        w.add(n, s.from * e, s.to * e);
+        copy(w, element, x.data() + start, y.data() + element);
+        std::vector<std::byte> expected(y.size());
+        for (std::int64_t i = 0; i < n; ++i)
+          std::memcpy(expected.data() + e + i * s.to * e, x.data() + start + i * s.from * e,
+                      element);
+        ASSERT_TRUE(y == expected);
+      }
+    }
+  }
+}
+
 TEST_P(CopyKernel, PlainRuns) {
   for (const std::size_t bytes : {0u, 1u, 1000u, 70000u, 1500001u}) {
     std::vector<std::byte> x(bytes + 1, std::byte{7}), y(bytes + 1, std::byte{9});

@@ -364,6 +364,16 @@ TEST(Reduce, CumsumRunsBothWays) {
     float chain = 0;
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(b[i * inner + j], chain += a[i * inner + j]);
   }
+  for (const bool reverse : {false, true}) {  // rows side by side
+    cumsum(a.data(), b.data(), n + 3, inner - 102, 1, reverse);
+    for (std::size_t r = 0; r < n + 3; ++r) {
+      float chain = 0;
+      for (std::size_t i = 0; i < inner - 102; ++i) {
+        const std::size_t at = r * (inner - 102) + (reverse ? inner - 103 - i : i);
+        ASSERT_EQ(b[at], chain += a[at]) << r << ", " << i;
+      }
+    }
+  }
 }
 
 }  // namespace

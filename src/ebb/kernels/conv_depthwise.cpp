@@ -78,32 +78,73 @@ HWY_INLINE void StoreSome(hn::Vec<D> v, D d, T* to, size_t count) {
   std::memcpy(to, part, count * sizeof(T));
 }
 
-// One pixel: out[c] = start[c] + Σ over the listed taps of src[c] * filter[c].
+// Pixels that see the same taps, each `src_step` after the one before, and where their sums go.
 template <class T>
-void PixelChain(const SeenTap* seen, size_t count, const T* src, const T* filter, const T* start,
-                T* out, size_t channels) {
+struct Pixels {
+  const SeenTap* seen;
+  size_t taps;
+  const T* src;
+  size_t src_step;
+  const T* filter;
+  const T* start;  // of the chains; null: zero
+  T* out;
+  size_t out_step;
+};
+constexpr size_t kAbreast = 4;  // pixels: their chains fill each other's gaps and share the weights
+// From here on that pays. With fewer taps memory sets the pace, and likes one pixel after the
+// other.
+constexpr size_t kManyTaps = 16;
+
+// out[c] = start[c] + Σ over the listed taps of src[c] * filter[c], for kVectors vectors of
+// channels of kPixels pixels.
+template <size_t kPixels, size_t kVectors, class T>
+HWY_INLINE void PixelChains(const Pixels<T>& p, size_t c) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> acc[kPixels][kVectors];
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kPixels; ++r) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v)
+      acc[r][v] = p.start != nullptr ? hn::LoadU(d, p.start + c + v * lanes) : hn::Zero(d);
+  }
+  for (size_t i = 0; i < p.taps; ++i) {
+    const T* from = p.src + p.seen[i].pixel + c;
+    const T* weight = p.filter + p.seen[i].weight + c;
+    hn::Vec<decltype(d)> w[kVectors];
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weight + v * lanes);
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kPixels; ++r, from += p.src_step) {
+#pragma GCC unroll 8
+      for (size_t v = 0; v < kVectors; ++v)
+        acc[r][v] = hn::MulAdd(hn::LoadU(d, from + v * lanes), w[v], acc[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (size_t r = 0; r < kPixels; ++r) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v)
+      hn::StoreU(acc[r][v], d, p.out + r * p.out_step + c + v * lanes);
+  }
+}
+
+// All channels of kPixels pixels.
+template <size_t kPixels, class T>
+HWY_NOINLINE void PixelSums(const Pixels<T>& p, size_t channels) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   size_t c = 0;
-  for (; c + 2 * lanes <= channels; c += 2 * lanes) {
-    auto a = start ? hn::LoadU(d, start + c) : hn::Zero(d);
-    auto b = start ? hn::LoadU(d, start + c + lanes) : hn::Zero(d);
-    for (size_t i = 0; i < count; ++i) {
-      const T* from = src + seen[i].pixel + c;
-      const T* weight = filter + seen[i].weight + c;
-      a = hn::MulAdd(hn::LoadU(d, from), hn::LoadU(d, weight), a);
-      b = hn::MulAdd(hn::LoadU(d, from + lanes), hn::LoadU(d, weight + lanes), b);
+  for (; c + 2 * lanes <= channels; c += 2 * lanes) PixelChains<kPixels, 2>(p, c);
+  for (; c + lanes <= channels; c += lanes) PixelChains<kPixels, 1>(p, c);
+  const size_t left = channels - c;
+  for (size_t r = 0; r < kPixels && left != 0; ++r) {
+    auto a = p.start != nullptr ? LoadSome(d, p.start + c, left) : hn::Zero(d);
+    for (size_t i = 0; i < p.taps; ++i) {
+      a = hn::MulAdd(LoadSome(d, p.src + p.seen[i].pixel + r * p.src_step + c, left),
+                     hn::LoadU(d, p.filter + p.seen[i].weight + c), a);
     }
-    hn::StoreU(a, d, out + c);
-    hn::StoreU(b, d, out + c + lanes);
-  }
-  for (; c < channels; c += lanes) {
-    auto a = start ? LoadSome(d, start + c, channels - c) : hn::Zero(d);
-    for (size_t i = 0; i < count; ++i) {
-      a = hn::MulAdd(LoadSome(d, src + seen[i].pixel + c, channels - c),
-                     hn::LoadU(d, filter + seen[i].weight + c), a);
-    }
-    StoreSome(a, d, out + c, channels - c);
+    StoreSome(a, d, p.out + r * p.out_step + c, left);
   }
 }
 
@@ -115,89 +156,214 @@ void PackFilter(const DepthwisePlan& p, const T* w, T* to) {
   }
 }
 
-// Rows [begin, end) of y, counted over the whole batch.
+// Rows [begin, end) of y (or of dx), counted over the whole batch. along_h(row, k) and
+// along_w(column, k) are the pixel of the source that tap k meets there, or -1; columns `every`
+// apart meet pixels `src_every` apart.
+template <class T, class AlongH, class AlongW>
+HWY_INLINE void ChainRows(const DepthwisePlan& p, size_t height, size_t width, size_t every,
+                          size_t src_h, size_t src_w, size_t src_every, const T* src,
+                          const T* filter, const T* start, T* dst, SeenTap* list, size_t begin,
+                          size_t end, AlongH along_h, AlongW along_w) {
+  const Conv2dShape& s = p.s;
+  const size_t channels = s.in_c;
+  const bool many = p.taps >= kManyTaps * every;
+  if (!many) every = 1;
+  for (size_t row = begin; row < end; ++row) {
+    const T* image = src + row / height * src_h * src_w * channels;
+    for (size_t from = 0; from < every; ++from) {
+      for (size_t j = from; j < width;) {
+        size_t count = 0;
+        for (size_t kh = 0; kh < s.kernel_h; ++kh) {
+          const ptrdiff_t h = along_h(row % height, kh);
+          if (h < 0) continue;
+          for (size_t kw = 0; kw < s.kernel_w; ++kw) {
+            const ptrdiff_t w = along_w(j, kw);
+            if (w < 0) continue;
+            list[count++] = {
+                (h * static_cast<ptrdiff_t>(src_w) + w) * static_cast<ptrdiff_t>(channels),
+                static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
+          }
+        }
+        bool alike = many && j + (kAbreast - 1) * every < width;
+        for (size_t kw = 0; kw < s.kernel_w && alike; ++kw) {
+          const bool seen = along_w(j, kw) >= 0;
+          for (size_t r = 1; r < kAbreast; ++r)
+            alike = alike && (along_w(j + r * every, kw) >= 0) == seen;
+        }
+        const Pixels<T> pixels{list,
+                               count,
+                               image,
+                               src_every * channels,
+                               filter,
+                               start,
+                               dst + (row * width + j) * channels,
+                               every * channels};
+        if (alike) {
+          PixelSums<kAbreast>(pixels, channels);
+          j += kAbreast * every;
+        } else {
+          PixelSums<1>(pixels, channels);
+          j += every;
+        }
+      }
+    }
+  }
+}
+
 template <class T>
 void ForwardRows(const DepthwisePlan& p, const T* x, const T* filter, const T* bias, T* y,
                  SeenTap* list, size_t begin, size_t end) {
   const Conv2dShape& s = p.s;
-  const size_t oh = s.out_h(), ow = s.out_w(), channels = s.in_c;
-  for (size_t row = begin; row < end; ++row) {
-    const T* image = x + row / oh * s.in_h * s.in_w * channels;
-    for (size_t j = 0; j < ow; ++j) {
-      size_t count = 0;
-      for (size_t kh = 0; kh < s.kernel_h; ++kh) {
-        const ptrdiff_t ih = seen_pixel(row % oh, s.pad_top, kh, s.dilation_h, s.stride_h, s.in_h);
-        if (ih < 0) continue;
-        for (size_t kw = 0; kw < s.kernel_w; ++kw) {
-          const ptrdiff_t iw = seen_pixel(j, s.pad_left, kw, s.dilation_w, s.stride_w, s.in_w);
-          if (iw < 0) continue;
-          list[count++] = {
-              (ih * static_cast<ptrdiff_t>(s.in_w) + iw) * static_cast<ptrdiff_t>(channels),
-              static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
-        }
-      }
-      PixelChain(list, count, image, filter, bias, y + (row * ow + j) * channels, channels);
-    }
-  }
+  ChainRows(
+      p, s.out_h(), s.out_w(), 1, s.in_h, s.in_w, s.stride_w, x, filter, bias, y, list, begin, end,
+      [&](size_t o, size_t k) {
+        return seen_pixel(o, s.pad_top, k, s.dilation_h, s.stride_h, s.in_h);
+      },
+      [&](size_t o, size_t k) {
+        return seen_pixel(o, s.pad_left, k, s.dilation_w, s.stride_w, s.in_w);
+      });
 }
 
-// Rows [begin, end) of dx, counted over the whole batch.
 template <class T>
 void InputGradRows(const DepthwisePlan& p, const T* dy, const T* filter, T* dx, SeenTap* list,
                    size_t begin, size_t end) {
   const Conv2dShape& s = p.s;
-  const size_t oh = s.out_h(), ow = s.out_w(), channels = s.in_c;
-  for (size_t row = begin; row < end; ++row) {
-    const T* image = dy + row / s.in_h * oh * ow * channels;
-    for (size_t j = 0; j < s.in_w; ++j) {
-      size_t count = 0;
-      for (size_t kh = 0; kh < s.kernel_h; ++kh) {
-        const ptrdiff_t h = met_place(row % s.in_h, s.pad_top, kh, s.dilation_h, s.stride_h, oh);
-        if (h < 0) continue;
-        for (size_t kw = 0; kw < s.kernel_w; ++kw) {
-          const ptrdiff_t w = met_place(j, s.pad_left, kw, s.dilation_w, s.stride_w, ow);
-          if (w < 0) continue;
-          list[count++] = {(h * static_cast<ptrdiff_t>(ow) + w) * static_cast<ptrdiff_t>(channels),
-                           static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
-        }
-      }
-      PixelChain(list, count, image, filter, static_cast<const T*>(nullptr),
-                 dx + (row * s.in_w + j) * channels, channels);
+  const size_t oh = s.out_h(), ow = s.out_w();
+  ChainRows(
+      p, s.in_h, s.in_w, s.stride_w, oh, ow, 1, dy, filter, static_cast<const T*>(nullptr), dx,
+      list, begin, end,
+      [&](size_t i, size_t k) { return met_place(i, s.pad_top, k, s.dilation_h, s.stride_h, oh); },
+      [&](size_t i, size_t k) {
+        return met_place(i, s.pad_left, k, s.dilation_w, s.stride_w, ow);
+      });
+}
+
+// Some taps of a row of the kernel, met by `count` places of one row that see them all.
+template <class T>
+struct TapRun {
+  const T* x;       // what the first tap sees of the first place
+  size_t tap_step;  // from one tap to the next, in x
+  size_t x_step;    // from one place to the next
+  const T* dy;
+  size_t dy_step;
+  size_t count;
+  T* sums;  // of the first tap
+  size_t pitch;
+};
+
+template <size_t kTaps, size_t kVectors, class T>
+HWY_INLINE void TapChains(const TapRun<T>& t, size_t c) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> acc[kTaps][kVectors];
+#pragma GCC unroll 8
+  for (size_t k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v)
+      acc[k][v] = hn::LoadU(d, t.sums + k * t.pitch + c + v * lanes);
+  }
+  const T* x = t.x + c;
+  const T* dy = t.dy + c;
+  for (size_t j = 0; j < t.count; ++j, x += t.x_step, dy += t.dy_step) {
+    hn::Vec<decltype(d)> slope[kVectors];
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v) slope[v] = hn::LoadU(d, dy + v * lanes);
+#pragma GCC unroll 8
+    for (size_t k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 8
+      for (size_t v = 0; v < kVectors; ++v)
+        acc[k][v] = hn::MulAdd(hn::LoadU(d, x + k * t.tap_step + v * lanes), slope[v], acc[k][v]);
     }
+  }
+#pragma GCC unroll 8
+  for (size_t k = 0; k < kTaps; ++k) {
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v)
+      hn::StoreU(acc[k][v], d, t.sums + k * t.pitch + c + v * lanes);
   }
 }
 
-// Channels [first, last) of the sums (taps, pitch), over all places in order.
+// Channels [first, last) of the sums of kTaps taps.
+template <size_t kTaps, class T>
+HWY_NOINLINE void TapSums(const TapRun<T>& t, size_t first, size_t last) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t c = first;
+  for (; c + 2 * lanes <= last; c += 2 * lanes) TapChains<kTaps, 2>(t, c);
+  for (; c + lanes <= last; c += lanes) TapChains<kTaps, 1>(t, c);
+  const size_t left = last - c;
+  for (size_t k = 0; k < kTaps && left != 0; ++k) {
+    auto a = hn::LoadU(d, t.sums + k * t.pitch + c);
+    for (size_t j = 0; j < t.count; ++j) {
+      a = hn::MulAdd(LoadSome(d, t.x + k * t.tap_step + j * t.x_step + c, left),
+                     LoadSome(d, t.dy + j * t.dy_step + c, left), a);
+    }
+    hn::StoreU(a, d, t.sums + k * t.pitch + c);
+  }
+}
+
+// Channels [first, last) of the sums (taps, pitch), over all places in order: row by row, a few
+// taps at a time. At the edges some of them see nothing; those places go tap by tap.
 template <class T>
 void WeightGradChannels(const DepthwisePlan& p, const T* x, const T* dy, T* sums, size_t first,
                         size_t last) {
+  constexpr size_t kTaps = 4;
   const Conv2dShape& s = p.s;
-  const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.in_c;
-  for (size_t place = 0; place < s.batch * oh * ow; ++place) {
-    const T* slope = dy + place * channels;
-    const T* image = x + place / (oh * ow) * s.in_h * s.in_w * channels;
+  const size_t oh = s.out_h(), ow = s.out_w(), channels = s.in_c;
+  const auto across = [&](size_t place, size_t k) {
+    return seen_pixel(place, s.pad_left, k, s.dilation_w, s.stride_w, s.in_w);
+  };
+  for (size_t row = 0; row < s.batch * oh; ++row) {
+    const T* image = x + row / oh * s.in_h * s.in_w * channels;
     for (size_t kh = 0; kh < s.kernel_h; ++kh) {
-      const ptrdiff_t ih =
-          seen_pixel(place / ow % oh, s.pad_top, kh, s.dilation_h, s.stride_h, s.in_h);
+      const ptrdiff_t ih = seen_pixel(row % oh, s.pad_top, kh, s.dilation_h, s.stride_h, s.in_h);
       if (ih < 0) continue;
-      for (size_t kw = 0; kw < s.kernel_w; ++kw) {
-        const ptrdiff_t iw =
-            seen_pixel(place % ow, s.pad_left, kw, s.dilation_w, s.stride_w, s.in_w);
-        if (iw < 0) continue;
-        const T* from =
-            image + (static_cast<size_t>(ih) * s.in_w + static_cast<size_t>(iw)) * channels;
-        T* HWY_RESTRICT sum = sums + (kh * s.kernel_w + kw) * p.pitch;
-        size_t c = first;
-        for (; c + lanes <= last; c += lanes) {
-          hn::StoreU(
-              hn::MulAdd(hn::LoadU(d, from + c), hn::LoadU(d, slope + c), hn::LoadU(d, sum + c)), d,
-              sum + c);
-        }
-        if (c < last) {
-          hn::StoreU(hn::MulAdd(LoadSome(d, from + c, last - c), LoadSome(d, slope + c, last - c),
-                                hn::LoadU(d, sum + c)),
-                     d, sum + c);
+      const T* line = image + static_cast<size_t>(ih) * s.in_w * channels;
+      for (size_t k = 0; k < s.kernel_w; k += kTaps) {
+        const size_t taps = std::min(kTaps, s.kernel_w - k);
+        TapRun<T> t{nullptr,
+                    s.dilation_w * channels,
+                    s.stride_w * channels,
+                    nullptr,
+                    channels,
+                    0,
+                    sums + (kh * s.kernel_w + k) * p.pitch,
+                    p.pitch};
+        for (size_t j = 0; j < ow;) {
+          const ptrdiff_t left = across(j, k);
+          t.dy = dy + (row * ow + j) * channels;
+          if (left >= 0 && across(j, k + taps - 1) >= 0) {
+            size_t end = j + 1;
+            while (end < ow && across(end, k + taps - 1) >= 0) ++end;
+            t.x = line + static_cast<size_t>(left) * channels;
+            t.count = end - j;
+            switch (taps) {
+              case 1:
+                TapSums<1>(t, first, last);
+                break;
+              case 2:
+                TapSums<2>(t, first, last);
+                break;
+              case 3:
+                TapSums<3>(t, first, last);
+                break;
+              default:
+                TapSums<4>(t, first, last);
+                break;
+            }
+            j = end;
+            continue;
+          }
+          t.count = 1;
+          for (size_t one = 0; one < taps; ++one) {
+            const ptrdiff_t seen = across(j, k + one);
+            if (seen < 0) continue;
+            TapRun<T> single = t;
+            single.x = line + static_cast<size_t>(seen) * channels;
+            single.sums = t.sums + one * p.pitch;
+            TapSums<1>(single, first, last);
+          }
+          ++j;
         }
       }
     }

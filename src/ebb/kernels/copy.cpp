@@ -227,22 +227,80 @@ void copy_transposed(Walk walk, int t, const std::byte* from, std::byte* to) {
       });
 }
 
+// n elements, from and to a number of elements apart that the compiler knows.
+template <int kFrom, int kTo, class T>
+void move_apart(const std::byte* from, std::byte* to, std::int64_t n) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t i = 0; i < n; ++i)
+    store(to + i * (kTo * kSize), load<T>(from + i * (kFrom * kSize)));
+}
+
+// n elements of one row.
+template <class T>
+void move_elements(const std::byte* from, std::int64_t from_step, std::byte* to,
+                   std::int64_t to_step, std::int64_t n) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  if (to_step == kSize) {
+    if (from_step == -kSize) return move_apart<-1, 1, T>(from, to, n);  // flip
+    if (from_step == 2 * kSize) return move_apart<2, 1, T>(from, to, n);
+  } else if (to_step == 2 * kSize && from_step == kSize) {  // one of two that are stacked
+    return move_apart<1, 2, T>(from, to, n);
+  }
+  for (std::int64_t i = 0; i < n; ++i) store(to + i * to_step, load<T>(from + i * from_step));
+}
+
+// n elements of one value, to neighbours; with `past`, past the caches.
+template <class T>
+void repeat(T value, std::byte* to, std::int64_t n, bool past) {
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  std::int64_t i = 0;
+  if (past) {
+    while (i < n && reinterpret_cast<std::uintptr_t>(to + i * kSize) % 16 != 0 && i * kSize < 16)
+      store(to + i++ * kSize, value);
+    if (reinterpret_cast<std::uintptr_t>(to + i * kSize) % 16 == 0) {
+      const hn::FixedTag<std::uint8_t, 16> d;
+      HWY_ALIGN std::uint8_t pattern[16];
+      for (std::int64_t k = 0; k < 16; k += kSize) std::memcpy(pattern + k, &value, sizeof value);
+      const auto v = hn::Load(d, pattern);
+      for (; i + 16 / kSize <= n; i += 16 / kSize)
+        hn::Stream(v, d, reinterpret_cast<std::uint8_t*>(to + i * kSize));
+    }
+  }
+  for (; i < n; ++i) store(to + i * kSize, value);
+}
+
+// The last dimension is no run on either side, or one value to all; long ones are moved in pieces.
 template <class T>
 void copy_strided(Walk walk, const std::byte* from, std::byte* to) {
-  const Inner inner(walk);
-  for_each(walk, static_cast<std::size_t>(inner.dim) * sizeof(T),
-           [&](std::int64_t f, std::int64_t t) {
-             const std::byte* source = from + f;
-             std::byte* target = to + t;
-             if (inner.from == 0 && inner.to == sizeof(T)) {
-               const T value = load<T>(source);
-               for (std::int64_t i = 0; i < inner.dim; ++i)
-                 store(target + i * static_cast<std::int64_t>(sizeof(T)), value);
-               return;
-             }
-             for (std::int64_t i = 0; i < inner.dim; ++i)
-               store(target + i * inner.to, load<T>(source + i * inner.from));
-           });
+  constexpr auto kSize = static_cast<std::int64_t>(sizeof(T));
+  const bool past = static_cast<std::size_t>(walk.size() * kSize) >= kStreamBytes;
+  const Inner all(walk);
+  const std::int64_t piece = std::min(all.dim, kChunk / kSize);
+  const std::int64_t pieces = (all.dim + piece - 1) / piece;
+  const bool one_value = all.from == 0 && all.to == kSize;
+  const auto grain = std::max<std::size_t>(1, kPart / static_cast<std::size_t>(piece * kSize));
+  pool::parallel_for(static_cast<std::size_t>(walk.size() * pieces), grain,
+                     [&](std::size_t b, std::size_t e) {
+                       const Inner row = all;
+                       const auto first = static_cast<std::int64_t>(b);
+                       Cursor at(walk, first / pieces);
+                       std::int64_t begin = first % pieces * piece;
+                       for (; b < e; ++b) {
+                         const std::int64_t n = std::min(piece, row.dim - begin);
+                         const std::byte* source = from + at.from + begin * row.from;
+                         std::byte* target = to + at.to + begin * row.to;
+                         if (one_value) {
+                           repeat(load<T>(source), target, n, past);
+                         } else {
+                           move_elements<T>(source, row.from, target, row.to, n);
+                         }
+                         begin += piece;
+                         if (begin < row.dim) continue;
+                         begin = 0;
+                         at.next();
+                       }
+                       if (one_value && past) hwy::FlushStream();
+                     });
 }
 
 }  // namespace

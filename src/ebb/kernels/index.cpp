@@ -37,9 +37,11 @@ void with_element(std::size_t bytes, F&& f) {
 template <class E, class I>
 void gather_elements(const E* x, std::size_t size, const I* indices, std::size_t count, E* y,
                      std::size_t begin, std::size_t end) {
-  for (std::size_t at = begin; at < end; ++at) {
-    const std::size_t o = at / count;
-    y[at] = x[o * size + static_cast<std::size_t>(indices[at - o * count])];
+  for (std::size_t at = begin; at < end;) {
+    const std::size_t o = at / count, last = std::min(end, (o + 1) * count);
+    const E* row = x + o * size;
+    const I* index = indices + (at - o * count);
+    for (; at < last; ++at) y[at] = row[static_cast<std::size_t>(*index++)];
   }
 }
 
@@ -211,15 +213,20 @@ void take_along(std::size_t outer, std::size_t size, std::size_t inner, std::siz
     using E = decltype(zero);
     const auto* from = static_cast<const E*>(x);
     auto* to = static_cast<E*>(y);
-    pool::parallel_for(outer * count, grain_of(inner * (element + sizeof(I))),
-                       [&](std::size_t b, std::size_t e) {
-                         for (; b < e; ++b) {
-                           const E* rows = from + b / count * size * inner;
-                           for (std::size_t i = 0; i < inner; ++i)
-                             to[b * inner + i] =
-                                 rows[static_cast<std::size_t>(indices[b * inner + i]) * inner + i];
-                         }
-                       });
+    pool::parallel_for(
+        outer * count, grain_of(inner * (element + sizeof(I))), [&](std::size_t b, std::size_t e) {
+          while (b < e) {  // what is taken of one outer row
+            const std::size_t o = b / count, end = std::min(e, (o + 1) * count);
+            const E* rows = from + o * size * inner;
+            if (inner == 1) {
+              for (; b < end; ++b) to[b] = rows[static_cast<std::size_t>(indices[b])];
+            }
+            for (; b < end; ++b)
+              for (std::size_t i = 0; i < inner; ++i)
+                to[b * inner + i] =
+                    rows[static_cast<std::size_t>(indices[b * inner + i]) * inner + i];
+          }
+        });
   });
 }
 
@@ -257,12 +264,12 @@ void one_hot(const I* indices, std::size_t count, std::size_t depth, std::size_t
   });
 }
 
-#define EBB_SUMS(T, I)                                                                         \
-  template void scatter_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,   \
-                                  std::size_t, T*);                                            \
-  template void scatter_add_some<T, I>(std::size_t, std::size_t, std::size_t, const T*,        \
-                                       const I*, std::size_t, T*);                             \
-  template void put_along_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*, \
+#define EBB_SUMS(T, I)                                                                            \
+  template void scatter_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,      \
+                                  std::size_t, T*);                                               \
+  template void scatter_add_some<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*, \
+                                       std::size_t, T*);                                          \
+  template void put_along_add<T, I>(std::size_t, std::size_t, std::size_t, const T*, const I*,    \
                                     std::size_t, T*);
 #define EBB_INDEX(I)                                                                             \
   template std::int64_t first_out_of_range<I>(const I*, std::size_t, std::int64_t);              \

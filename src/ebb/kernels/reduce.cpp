@@ -56,10 +56,10 @@ Reduction reduction(std::span<const std::int64_t> shape, std::uint32_t axes) {
 
 namespace {
 
-constexpr std::size_t kPieces = 512;  // block results held at a time
-constexpr std::size_t kTile = 512;    // columns accumulated at a time
-constexpr std::size_t kLongPart = std::size_t{1} << 18;  // elements
-constexpr std::size_t kGroupBytes = std::size_t{32} << 10;  // of short runs taken together
+constexpr std::size_t kPieces = 512;                             // block results held at a time
+constexpr std::size_t kTile = 512;                               // columns accumulated at a time
+constexpr std::size_t kLongPart = std::size_t{1} << 18;          // elements
+constexpr std::size_t kGroupBytes = std::size_t{32} << 10;       // of short runs taken together
 constexpr std::size_t kLongGroupBytes = std::size_t{256} << 10;  // where passes over them overlap
 
 // A fold over all that makes up output element o, where the inner stretch is reduced.
@@ -78,8 +78,8 @@ A fold_runs(Fold fold, const Reduction& r, const T* x, A start, const A* centre)
         const std::size_t block = (first + p) % blocks, at = block * kReduceBlock;
         // Whole blocks of one run go together.
         const std::size_t whole = std::min(end - p, r.inner / kReduceBlock - block);
-        const Stretches here{std::max<std::size_t>(1, whole),
-                             std::min(kReduceBlock, r.inner - at), kReduceBlock, true};
+        const Stretches here{std::max<std::size_t>(1, whole), std::min(kReduceBlock, r.inner - at),
+                             kReduceBlock, true};
         const T* from = x + r.reduced.offset((first + p) / blocks) + at;
         fold_blocks(element, fold, from, here, centre, &part[p]);
         p += here.count;
@@ -114,12 +114,18 @@ void fold_tile(Fold fold, const Reduction& r, const T* x, std::size_t n, const A
 
 Fold fold_of(Reduce op) {
   switch (op) {
-    case Reduce::max: return Fold::max;
-    case Reduce::min: return Fold::min;
-    case Reduce::prod: return Fold::prod;
-    case Reduce::logsumexp: return Fold::exps;
-    case Reduce::var: return Fold::squares;
-    default: return Fold::sum;
+    case Reduce::max:
+      return Fold::max;
+    case Reduce::min:
+      return Fold::min;
+    case Reduce::prod:
+      return Fold::prod;
+    case Reduce::logsumexp:
+      return Fold::exps;
+    case Reduce::var:
+      return Fold::squares;
+    default:
+      return Fold::sum;
   }
 }
 
@@ -229,8 +235,7 @@ void each_output(const Reduction& r, Task task, std::size_t group_bytes = kGroup
     const bool inside = r.count >= 2 * kGrain && r.outputs < 64;
     // Of large arrays parts are long: what is fetched ahead of a part's end is another's.
     const std::size_t part = r.outputs * r.count >= 32 * kLongPart ? kLongPart : kGrain;
-    const std::size_t grain =
-        inside ? r.outputs : std::max<std::size_t>(1, part / (r.count + 16));
+    const std::size_t grain = inside ? r.outputs : std::max<std::size_t>(1, part / (r.count + 16));
     // Runs that lie evenly go together, as many as stay in the core's own cache.
     const std::size_t loop = r.kept.rank == 0 ? 1 : r.kept.dim[r.kept.rank - 1];
     const std::size_t step = r.kept.rank == 0 ? 0 : r.kept.step[r.kept.rank - 1];
@@ -275,7 +280,8 @@ void reduce(Reduce op, const Reduction& r, const T* x, T* y, ReduceOptions optio
   if constexpr (std::is_floating_point_v<T>) {
     if (op == Reduce::logsumexp && is_short(r)) {
       return each_output<T>(
-          r, [&](std::size_t from, std::size_t step, std::size_t to, std::size_t n) {
+          r,
+          [&](std::size_t from, std::size_t step, std::size_t to, std::size_t n) {
             log_sums_of_runs(r, x + from, step, y + to, n);
           },
           kLongGroupBytes);
@@ -328,10 +334,56 @@ void argmax(const Reduction& r, const T* x, std::int64_t* y) {
   });
 }
 
+namespace {
+
+template <class T>
+T running_sum(AccumulatorOf<T>& acc, T x) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return to_bf16(acc += to_float(x));
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return to_f16(acc += to_float(x));
+  } else {
+    return acc = combine<AccumulatorOf<T>>(Fold::sum, acc, x);
+  }
+}
+
+// Several rows side by side, a cache line of each in turn: a sum waits for the one before it, but
+// not for those of other rows.
+template <class T>
+void cumsum_rows(const T* x, T* y, std::size_t rows, std::size_t n, bool reverse) {
+  constexpr std::size_t kMost = 8, kLine = 64 / sizeof(T);
+  for (std::size_t first = 0; first < rows; first += kMost) {
+    const std::size_t last = std::min(rows, first + kMost);
+    AccumulatorOf<T> sums[kMost] = {};
+    for (std::size_t i = 0; i < n; i += kLine) {
+      const std::size_t m = std::min(kLine, n - i);
+      for (std::size_t r = first; r < last; ++r) {
+        AccumulatorOf<T> acc = sums[r - first];
+        const T* from = x + r * n;
+        T* to = y + r * n;
+        if (reverse) {
+          for (std::size_t k = n - i; k-- > n - i - m;) to[k] = running_sum(acc, from[k]);
+        } else {
+          for (std::size_t k = i; k < i + m; ++k) to[k] = running_sum(acc, from[k]);
+        }
+        sums[r - first] = acc;
+      }
+    }
+  }
+}
+
+}  // namespace
+
 template <class T>
 void cumsum(const T* x, T* y, std::size_t outer, std::size_t n, std::size_t inner, bool reverse) {
   using A = AccumulatorOf<T>;
   if (outer * n * inner == 0) return;
+  if (inner == 1) {
+    return pool::parallel_for(outer, std::max<std::size_t>(1, kGrain / n),
+                              [&](std::size_t row, std::size_t end) {
+                                cumsum_rows(x + row * n, y + row * n, end - row, n, reverse);
+                              });
+  }
   const std::size_t width = std::min(inner, kTile), tiles = (inner + width - 1) / width;
   const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * n));
   pool::parallel_for(outer * tiles, grain, [&](std::size_t begin, std::size_t end) {
@@ -341,23 +393,15 @@ void cumsum(const T* x, T* y, std::size_t outer, std::size_t n, std::size_t inne
       A acc[kTile] = {};
       for (std::size_t i = 0; i < n; ++i) {
         const std::size_t at = base + (reverse ? n - 1 - i : i) * inner;
-        for (std::size_t j = 0; j < m; ++j) {
-          if constexpr (std::is_same_v<T, bf16>) {
-            y[at + j] = to_bf16(acc[j] += to_float(x[at + j]));
-          } else if constexpr (std::is_same_v<T, f16>) {
-            y[at + j] = to_f16(acc[j] += to_float(x[at + j]));
-          } else {
-            y[at + j] = acc[j] = combine<A>(Fold::sum, acc[j], x[at + j]);
-          }
-        }
+        for (std::size_t j = 0; j < m; ++j) y[at + j] = running_sum(acc[j], x[at + j]);
       }
     }
   });
 }
 
-#define EBB_REDUCE(T)                                                               \
-  template void reduce<T>(Reduce, const Reduction&, const T*, T*, ReduceOptions);   \
-  template void argmax<T>(const Reduction&, const T*, std::int64_t*);               \
+#define EBB_REDUCE(T)                                                             \
+  template void reduce<T>(Reduce, const Reduction&, const T*, T*, ReduceOptions); \
+  template void argmax<T>(const Reduction&, const T*, std::int64_t*);             \
   template void cumsum<T>(const T*, T*, std::size_t, std::size_t, std::size_t, bool);
 EBB_REDUCE(float)
 EBB_REDUCE(double)
