@@ -161,8 +161,10 @@ void PackPanel(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* 
   }
 }
 
-// Rows that are packed in short runs of k, so that neighbouring tiles read the same lines of A.
-constexpr size_t kPackRun = 32;
+// Operands whose rows are steps of k are packed in short runs of it, so that neighbouring panels
+// read the same lines: of A, whose panels are less than a line wide, while they are in L1, which
+// holds eight that are whole pages apart.
+constexpr size_t kPackRun = 32, kPackRunOfA = 16, kPackRunCrowded = 8;
 
 // Rows [tile, tile_end) of tiles, k in [k, k + kc) of the part, one tile after the other.
 template <class T, class S>
@@ -179,12 +181,13 @@ HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end, 
     }
     return;
   }
-  for (size_t run = 0; run < kc; run += kPackRun) {
-    const size_t length = HWY_MIN(kPackRun, kc - run);
+  const size_t most = a.ld * sizeof(S) % 4096 == 0 ? kPackRunCrowded : kPackRunOfA;
+  for (size_t run = 0; run < kc; run += most) {
+    const size_t length = HWY_MIN(most, kc - run);
     for (size_t t = tile; t < tile_end; ++t) {
       const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
       PackCopiedNarrow<T, S>(At<S>(a, part.k0 + k + run, part.i0 + i), a.ld,
-                             part.g.m - part.i0 - i, length,
+                             part.g.m - part.i0 - i, length, kc - run,
                              out + (i - first) * kc + run * height, height);
     }
   }

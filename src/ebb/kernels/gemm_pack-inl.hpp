@@ -137,15 +137,16 @@ HWY_NOINLINE void PackCopied(const S* src, size_t ld, size_t columns, size_t kc,
 }
 
 // As PackCopied, for panels of A: narrower than or unequal to a vector. `limit` elements of src's
-// rows may be read.
+// rows may be read; the panel goes on to `left` rows, and what follows the kc is not yet written.
 template <class T, class S>
-HWY_NOINLINE void PackCopiedNarrow(const S* src, size_t ld, size_t limit, size_t kc, T* dst,
-                                   size_t width) {
+HWY_NOINLINE void PackCopiedNarrow(const S* src, size_t ld, size_t limit, size_t kc, size_t left,
+                                   T* dst, size_t width) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   size_t k = 0;
-  if (width <= lanes && lanes <= limit && kc * width >= lanes) {  // run over into the next k
-    for (const size_t end = kc - (lanes - width + width - 1) / width; k < end; ++k) {
+  if (width <= lanes && lanes <= limit && left * width >= lanes) {  // run over into the next k
+    const size_t end = HWY_MIN(kc, left - (lanes - width + width - 1) / width);
+    for (; k < end; ++k) {
       hwy::Prefetch(src + (k + kPackAhead) * ld);
       hn::StoreU(LoadWiden(d, src + k * ld), d, dst + k * width);
     }

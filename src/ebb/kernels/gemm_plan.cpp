@@ -17,6 +17,7 @@ constexpr std::size_t kAlongLeast = 2 << 20;     // of C, which then comes from 
 constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
 constexpr std::size_t kInPlaceShort = 256;       // the same where A's rows are one step of k
+constexpr std::size_t kInPlaceCrowded = 32;      // the same where A's rows share sets of a cache
 constexpr std::size_t kLeastBlockRows = 48;      // of A: fewer do not pay for fetching B
 constexpr std::size_t kOneBlockRows = 48;        // of A: so few are one block for all of B
 constexpr std::size_t kMostTaskColumns = 128;    // of B, beside a block of A in L2
@@ -47,7 +48,11 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   p.vectors = g.m <= 2 ? 4 : 2;
 
   const bool short_rows = !g.a.transposed && g.k <= kStep;
-  p.pack_a = !a_native || (g.m > 6 && g.n > (short_rows ? kInPlaceShort : kInPlaceColumns));
+  // Rows of A transposed that are whole pages apart share a few sets of L1 and L2.
+  const bool crowded = g.a.transposed && g.a.ld * size % 4096 == 0;
+  const std::size_t in_place =
+      short_rows ? kInPlaceShort : crowded ? kInPlaceCrowded : kInPlaceColumns;
+  p.pack_a = !a_native || (g.m > 6 && g.n > in_place);
   const std::size_t most_rows = kBlockBytes / (kStep * size);
   if (g.m <= kInPlaceRows && b_native && !g.b.transposed) {
     p.panels = PanelsOfB::in_place;
