@@ -14,7 +14,9 @@ constexpr std::size_t kBothBytes = 4 << 20;      // of both operands
 constexpr std::size_t kDeepBytes = 1 << 20;      // the same where it is a single block of A
 constexpr std::size_t kAlongBytes = 256 << 10;   // of all of B, in L2 beside a block of A
 constexpr std::size_t kAlongLeast = 2 << 20;     // of C, which then comes from further away
-constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place
+constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place, up to kInPlaceBytes of it
+constexpr std::size_t kInPlaceFew = 2;           // of C, for a larger B
+constexpr std::size_t kInPlaceBytes = 2 << 20;
 constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
 constexpr std::size_t kInPlaceShort = 256;       // the same where A's rows are one step of k
 constexpr std::size_t kInPlaceCrowded = 32;      // the same where A's rows share sets of a cache
@@ -54,7 +56,9 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
       short_rows ? kInPlaceShort : crowded ? kInPlaceCrowded : kInPlaceColumns;
   p.pack_a = !a_native || (g.m > 6 && g.n > in_place);
   const std::size_t most_rows = kBlockBytes / (kStep * size);
-  if (g.m <= kInPlaceRows && b_native && !g.b.transposed) {
+  // A B from memory is better packed for a few rows already: packing asks for it ahead.
+  const std::size_t few = g.n * g.k * size <= kInPlaceBytes ? kInPlaceRows : kInPlaceFew;
+  if (g.m <= few && b_native && !g.b.transposed) {
     p.panels = PanelsOfB::in_place;
   } else if (g.m <= kOneBlockRows || (g.m < g.n && p.pack_a)) {
     p.panels = PanelsOfB::own;
