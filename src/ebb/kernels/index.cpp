@@ -66,8 +66,9 @@ std::int64_t first_out_of_range(const I* indices, std::size_t count, std::int64_
   constexpr std::size_t kBlock = 1024;
   for (std::size_t b = 0; b < count; b += kBlock) {
     const std::size_t end = std::min(count, b + kBlock);
-    bool bad = false;
-    for (std::size_t j = b; j < end; ++j) bad |= indices[j] < 0 || indices[j] >= size;
+    bool bad = false;  // below zero is very large
+    for (std::size_t j = b; j < end; ++j)
+      bad |= static_cast<std::uint64_t>(indices[j]) >= static_cast<std::uint64_t>(size);
     if (!bad) continue;
     for (std::size_t j = b; j < end; ++j)
       if (indices[j] < 0 || indices[j] >= size) return static_cast<std::int64_t>(j);
