@@ -167,32 +167,41 @@ HWY_INLINE void ChainRows(const DepthwisePlan& p, size_t height, size_t width, s
   const Conv2dShape& s = p.s;
   const size_t channels = s.in_c;
   const bool many = p.taps >= kManyTaps * every;
+  const bool in_turns = !many && every > 1;  // neighbours meet different taps
   if (!many) every = 1;
+  const auto same_taps = [&](size_t a, size_t b) {  // of two columns
+    bool same = true;
+    for (size_t kw = 0; kw < s.kernel_w; ++kw)
+      same = same && (along_w(a, kw) >= 0) == (along_w(b, kw) >= 0);
+    return same;
+  };
   for (size_t row = begin; row < end; ++row) {
     const T* image = src + row / height * src_h * src_w * channels;
+    size_t listed = width, count = 0, first_tap = 0;  // the column that the list was made for
     for (size_t from = 0; from < every; ++from) {
       for (size_t j = from; j < width;) {
-        size_t count = 0;
-        for (size_t kh = 0; kh < s.kernel_h; ++kh) {
-          const ptrdiff_t h = along_h(row % height, kh);
-          if (h < 0) continue;
-          for (size_t kw = 0; kw < s.kernel_w; ++kw) {
-            const ptrdiff_t w = along_w(j, kw);
-            if (w < 0) continue;
-            list[count++] = {
-                (h * static_cast<ptrdiff_t>(src_w) + w) * static_cast<ptrdiff_t>(channels),
-                static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
+        if (listed == width || in_turns || !same_taps(listed, j)) {
+          listed = j;
+          count = 0;
+          for (size_t kh = 0; kh < s.kernel_h; ++kh) {
+            const ptrdiff_t h = along_h(row % height, kh);
+            if (h < 0) continue;
+            for (size_t kw = 0; kw < s.kernel_w; ++kw) {
+              const ptrdiff_t w = along_w(j, kw);
+              if (w < 0) continue;
+              if (count == 0) first_tap = kw;
+              list[count++] = {
+                  (h * static_cast<ptrdiff_t>(src_w) + w) * static_cast<ptrdiff_t>(channels),
+                  static_cast<ptrdiff_t>((kh * s.kernel_w + kw) * p.pitch)};
+            }
           }
         }
         bool alike = many && j + (kAbreast - 1) * every < width;
-        for (size_t kw = 0; kw < s.kernel_w && alike; ++kw) {
-          const bool seen = along_w(j, kw) >= 0;
-          for (size_t r = 1; r < kAbreast; ++r)
-            alike = alike && (along_w(j + r * every, kw) >= 0) == seen;
-        }
+        for (size_t r = 1; r < kAbreast && alike; ++r) alike = same_taps(j, j + r * every);
+        const ptrdiff_t on = count == 0 ? 0 : along_w(j, first_tap) - along_w(listed, first_tap);
         const Pixels<T> pixels{list,
                                count,
-                               image,
+                               image + on * static_cast<ptrdiff_t>(channels),
                                src_every * channels,
                                filter,
                                start,
