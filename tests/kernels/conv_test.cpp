@@ -357,6 +357,12 @@ TEST(Conv, SizesZeroAndOne) {
     expect_right(Problem<float>(z, random), false);
     expect_right(Problem<double>(z, random), true);
   }
+  // No channels to sum over, in several blocks of places that lie apart: the bias alone.
+  Problem<float> none(
+      {.batch = 9, .in_h = 40, .in_w = 40, .in_c = 0, .out_c = 4, .stride_h = 2, .stride_w = 2},
+      random);
+  none.with_bias = true;
+  expect_right(none, true);
   s.kernel_h = 9;  // does not fit: no places, and a gradient of zero
   ASSERT_EQ(s.out_h(), 0u);
   expect_right(Problem<float>(s, random), false);

@@ -256,6 +256,20 @@ TEST_P(MathTest, TanhIsOddAndNeverBeyondOne) {
   }
 }
 
+// Whatever its payload: some functions work on the bits.
+TEST_P(MathTest, ANaNStaysOne) {
+  std::vector<float> x, y(40);
+  for (const std::uint32_t bits : {0x7fc00000u, 0x7fc00001u, 0x7f800001u, 0x7fc000ffu, 0xffc00080u,
+                                   0x7fffffffu, 0xffc0ffffu, 0x7fd55555u})
+    for (int i = 0; i < 5; ++i) x.push_back(std::bit_cast<float>(bits));
+  for (int op = 0; op <= static_cast<int>(Unary::clip); ++op) {
+    unary(static_cast<Unary>(op), x.data(), y.data(), x.size(), {.a = -1, .b = 1});
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_TRUE(std::isnan(y[i])) << "function " << op << " of " << std::hex
+                                    << std::bit_cast<std::uint32_t>(x[i]) << " gave " << y[i];
+  }
+}
+
 TEST_P(MathTest, PowIsWithinOneUlpAndHasItsSpecialValues) {
   const std::uint64_t seed = 77;
   std::mt19937_64 random(seed);

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 
+#include "ebb/base/pool.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/index.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
+#include "ebb/ops/some_rows.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/trace/fuse.hpp"
@@ -56,9 +58,10 @@ TEST(ByRows, TheGradientOfATiedWeightIsMadeInItsUpdate) {
   const Rowwise& w0 = *t.rowwise[0];
   EXPECT_EQ(w0.blocks, 1u) << "the sum goes on where it stands";
   EXPECT_EQ(w0.at_once, (1 << 15) / 128);
-  EXPECT_EQ(std::count_if(t.values.begin(), t.values.end(),
-                          [&](const Value& v) { return v.kind == Kind::made && v.spec == w.spec(); }),
-            3)
+  EXPECT_EQ(
+      std::count_if(t.values.begin(), t.values.end(),
+                    [&](const Value& v) { return v.kind == Kind::made && v.spec == w.spec(); }),
+      3)
       << "a whole gradient is left beside parameter and state";
 }
 
@@ -98,8 +101,36 @@ TEST(ByRows, ProductsAndElementwiseCallsAreTakenToo) {
   EXPECT_EQ(updates(t), (Texts{"by_rows[matmul mul sgd]", "by_rows[matmul matmul sgd]"})) << t;
 }
 
-// The whole of it is asked for: by the program, by the norm of all gradients; or it is read from the
-// parameter as a whole, which is not there any more when some of its rows are updated.
+// Fewer rows may take more scratch than many: a product of a few is worked on in another way.
+TEST(ByRows, ScratchIsEnoughForTheLastBlock) {
+  const int before = pool::threads();
+  for (const int threads : {1, 2, 8}) {
+    pool::set_threads(threads);
+    for (const std::int64_t rows : {2561, 2573, 2700, 5000}) {
+      for (const std::int64_t batch : {12, 31, 60}) {
+        Variable w("w", random::normal({rows, 64}, 0, 1, 1, 1));
+        optim::Sgd sgd({w}, {.lr = 0.1});
+        const Trace t = of(
+            [&](std::span<const Tensor> in) {
+              const Tensor y = matmul(in[0], w, {.transpose_b = true});
+              return std::vector{sgd.minimize({sum(square(y)), Tensor::scalar(1, DType::i64)}).sum};
+            },
+            {Spec{{batch, 64}, DType::f32}});
+        ASSERT_EQ(t.rowwise.size(), 1u);
+        const Rowwise& by = *t.rowwise[0];
+        const Spec in[] = {{{batch, rows}, DType::f32}, {{batch, 64}, DType::f32}};
+        for (const std::int64_t some : {by.at_once, rows % by.at_once})
+          EXPECT_GE(by.scratch, ops::some_rows_scratch(by.members[0].op, in, some))
+              << some << " rows of " << rows << ", batch " << batch << ", " << threads
+              << " threads";
+      }
+    }
+  }
+  pool::set_threads(before);
+}
+
+// The whole of it is asked for: by the program, by the norm of all gradients; or it is read from
+// the parameter as a whole, which is not there any more when some of its rows are updated.
 TEST(ByRows, WhereSomebodyElseReadsItItStays) {
   Model m;
   const auto loss = [&](std::span<const Tensor> in) {

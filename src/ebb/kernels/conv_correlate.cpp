@@ -321,7 +321,7 @@ void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* off
   const T* src = s.src;
   T* const dst = s.dst;
   size_t run = 0, from = 0, done = 0;
-  if (next.dst != nullptr) {
+  if (next.dst != nullptr && p.runs != 0) {
     const size_t stretches = pieces > 1 ? p.runs * pieces : (p.runs + joined - 1) / joined;
     const size_t panels = (p.c.dst_channels + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
     const size_t times = stretches * panels * ((places + kAskEvery - 1) / kAskEvery);

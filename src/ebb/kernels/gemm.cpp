@@ -1,6 +1,7 @@
 #include "ebb/kernels/gemm.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -566,7 +567,9 @@ std::size_t gemm_scratch(const Gemm& product) {
 void gemm(const Gemm& product, std::span<std::byte> scratch) {
   if (product.m == 0 || product.n == 0) return;
   const Oriented oriented = orient(product);
-  HWY_DYNAMIC_DISPATCH(Run)(oriented, plan_gemm(oriented.product, thread_count()), scratch.data());
+  const GemmPlan plan = plan_gemm(oriented.product, thread_count());
+  assert(scratch.size() >= scratch_of(plan, thread_count()));
+  HWY_DYNAMIC_DISPATCH(Run)(oriented, plan, scratch.data());
 }
 
 std::size_t gemm_scratch(const GemmBatch& batch) {

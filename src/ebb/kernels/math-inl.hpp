@@ -125,7 +125,8 @@ HWY_INLINE V ExpRaisedNegAbs(D d, V x) {
   return ExpRaised(d, Max(Set(d, -104.0f), Or(x, Set(d, -0.0f))));
 }
 
-// 2^-64 e^-x for x in [-120, 43]: so lowered, both ends are normal numbers.
+// 2^-64 e^-c for c in [-120, 42]: so lowered, both ends are normal numbers. (Some NaNs become
+// numbers.)
 template <class D, class V>
 HWY_INLINE V ExpLoweredNeg(D d, V c) {
   const SignedOf<D> di;
@@ -477,9 +478,10 @@ HWY_INLINE V Sigmoid(D d, V x) {
   if constexpr (kIsDouble<D>) {
     return PerLane(d, x, [](double v) { return detail::SigmoidDouble(v); });
   } else {
-    // 1 / (1 + e^-x), with 2^-64 for 1. From 43 on nothing is added, below -104 nothing is left.
-    const V low = Set(d, 1 / detail::kRaise);
-    return Div(low, Add(detail::ExpLoweredNeg(d, ClampKeepNaN(d, x, -120.0f, 43.0f)), low));
+    // 1 / (1 + e^-x), with 2^-64 for 1. From 42 on nothing is added, below -104 nothing is left. The
+    // power may make a number of a NaN; the numerator does not.
+    const V low = Set(d, 1 / detail::kRaise), c = ClampKeepNaN(d, x, -120.0f, 42.0f);
+    return Div(MulAdd(c, Zero(d), low), Add(detail::ExpLoweredNeg(d, c), low));
   }
 }
 

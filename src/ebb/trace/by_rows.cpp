@@ -178,8 +178,11 @@ class Joining {
       free.insert(free.end(), over.begin(), over.end());
       place[call.out[0]] = m.out;
       w.costs.push_back(call.op.type().cost(call.op.attributes(), specs));
-      w.scratch = std::max<std::uint64_t>(
-          w.scratch, aligned(ops::some_rows_scratch(call.op, specs, w.at_once)));
+      // The last block is smaller, and may be worked on in another way, which takes more.
+      for (const std::int64_t rows : {w.at_once, gradient_.shape[0] % w.at_once}) {
+        w.scratch = std::max<std::uint64_t>(
+            w.scratch, aligned(ops::some_rows_scratch(call.op, specs, rows)));
+      }
       w.members.push_back(std::move(m));
     }
     w.costs.push_back(update.op.type().cost(update.op.attributes(), specs_of(update)));
