@@ -336,8 +336,8 @@ TEST(Gemm, AnySplitOfKGivesTheSameBits) {
 TEST(Gemm, ThreadsGiveTheSameBits) {
   Random random(200);
   for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{
-           {333, 277, 355}, {1024, 70, 45}, {333, 700, 900}, {32, 1024, 784}, {1, 2000, 700}, {900, 20, 500},
-           {9, 901, 400}, {400, 300, 3000}}) {
+           {333, 277, 355}, {1024, 70, 45}, {333, 700, 900}, {32, 1024, 784}, {1, 2000, 700},
+           {900, 20, 500}, {9, 901, 400}, {400, 300, 3000}}) {
     for (const bool b_t : {false, true}) {
       const Problem start(random, {m, n, k, !b_t, b_t, true});
       Problem first = start;

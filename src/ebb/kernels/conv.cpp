@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ebb/base/pool.hpp"
 #include "ebb/kernels/conv_correlate.hpp"
 #include "ebb/kernels/conv_depthwise.hpp"
 #include "ebb/kernels/conv_weight_grad.hpp"
+#include "ebb/kernels/copy.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -145,7 +145,10 @@ template <class T>
 void conv2d(const Conv2dShape& s, const T* x, const T* w, const T* bias, T* y,
             std::span<std::byte> scratch) {
   if (is_depthwise(s)) return conv::depthwise(s, x, w, bias, y, scratch);
-  conv::correlate(forward_correlation(s), forward_weights(s), x, w, bias, y, scratch);
+  const Correlation c = forward_correlation(s);
+  if (c.chain() == 0 && bias == nullptr)
+    return zero_bytes(y, s.batch * s.out_h() * s.out_w() * s.out_c * sizeof(T));
+  conv::correlate(c, forward_weights(s), x, w, bias, y, scratch);
 }
 
 template <class T>
@@ -161,12 +164,7 @@ void conv2d_input_grad(const Conv2dShape& s, const T* dy, const T* w, T* dx,
   // Where some pixels see no tap, all are set to zero first: in one sweep, not pixel by pixel.
   bool gaps = false;
   for_input_classes(s, [&](const InputCorrelation& r) { gaps |= r.c.chain() == 0; });
-  if (gaps) {
-    const std::size_t row = s.in_w * s.in_c;
-    pool::parallel_for(s.batch * s.in_h, 1 + 30000 / (1 + row), [&](std::size_t b, std::size_t e) {
-      std::fill(dx + b * row, dx + e * row, T{0});
-    });
-  }
+  if (gaps) zero_bytes(dx, s.batch * s.in_h * s.in_w * s.in_c * sizeof(T));
   for_input_classes(s, [&](const InputCorrelation& r) {
     if (r.c.chain() == 0) return;
     conv::correlate(r.c, r.at, dy, w, static_cast<const T*>(nullptr), dx + r.dst_offset, scratch);

@@ -500,26 +500,10 @@ namespace ebb::kernels::conv {
 HWY_EXPORT(CorrelateF32);
 HWY_EXPORT(CorrelateF64);
 
-// What a window without taps sees.
-template <class T>
-void fill_zero(const Correlation& c, T* dst) {
-  const std::size_t pixel = c.groups * c.dst_channels;
-  pool::parallel_for(c.images * c.dst_h, 1 + 30000 / (1 + c.dst_w * pixel),
-                     [&](std::size_t begin, std::size_t end) {
-                       for (std::size_t row = begin; row < end; ++row) {
-                         T* out = dst + row / c.dst_h * c.dst_image + row % c.dst_h * c.dst_row;
-                         for (std::size_t j = 0; j < c.dst_w; ++j) {
-                           std::fill_n(out + j * c.dst_col, pixel, T{0});
-                         }
-                       }
-                     });
-}
-
 template <class T>
 void correlate(const Correlation& c, const CorrelationWeights& at, const T* src, const T* w,
                const T* bias, T* dst, std::span<std::byte> scratch) {
   if (c.images * c.dst_h * c.dst_w * c.dst_channels == 0) return;
-  if (c.chain() == 0 && bias == nullptr) return fill_zero(c, dst);
   const CorrelationPlan plan = plan_correlation(c, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
     HWY_DYNAMIC_DISPATCH(CorrelateF32)(plan, at, src, w, bias, dst, scratch.data());

@@ -182,7 +182,7 @@ HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end, 
     }
     return;
   }
-  const size_t most = a.ld * sizeof(S) % 4096 == 0 ? kPackRunCrowded : kPackRunOfA;
+  const size_t most = part.plan.crowded ? kPackRunCrowded : kPackRunOfA;
   for (size_t run = 0; run < kc; run += most) {
     const size_t length = HWY_MIN(most, kc - run);
     for (size_t t = tile; t < tile_end; ++t) {

@@ -50,10 +50,9 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   p.vectors = g.m <= 2 ? 4 : 2;
 
   const bool short_rows = !g.a.transposed && g.k <= kStep;
-  // Rows of A transposed that are whole pages apart share a few sets of L1 and L2.
-  const bool crowded = g.a.transposed && g.a.ld * size % 4096 == 0;
+  p.crowded = g.a.transposed && g.a.ld * size_of(g.a.type) % 4096 == 0;
   const std::size_t in_place =
-      short_rows ? kInPlaceShort : crowded ? kInPlaceCrowded : kInPlaceColumns;
+      short_rows ? kInPlaceShort : p.crowded ? kInPlaceCrowded : kInPlaceColumns;
   p.pack_a = !a_native || (g.m > 6 && g.n > in_place);
   const std::size_t most_rows = kBlockBytes / (kStep * size);
   // A B from memory is better packed for a few rows already: packing asks for it ahead.

@@ -24,6 +24,7 @@ inline constexpr std::size_t kWidestPanel = 64, kWidestBytes = 256;
 struct GemmPlan {
   PanelsOfB panels = PanelsOfB::in_place;
   bool pack_a = false;
+  bool crowded = false;              // rows of A transposed are whole pages apart: few sets of L1, L2
   bool share_both = false;           // many parts of k: tasks so small that no thread waits long
   bool along = false;                // C is walked along its rows: few k, and all of B in L2
   bool parallel = false;

@@ -478,8 +478,8 @@ HWY_INLINE V Sigmoid(D d, V x) {
   if constexpr (kIsDouble<D>) {
     return PerLane(d, x, [](double v) { return detail::SigmoidDouble(v); });
   } else {
-    // 1 / (1 + e^-x), with 2^-64 for 1. From 42 on nothing is added, below -104 nothing is left. The
-    // power may make a number of a NaN; the numerator does not.
+    // 1 / (1 + e^-x), with 2^-64 for 1. From 42 on nothing is added, below -104 nothing is left.
+    // The power may make a number of a NaN; the numerator does not.
     const V low = Set(d, 1 / detail::kRaise), c = ClampKeepNaN(d, x, -120.0f, 42.0f);
     return Div(MulAdd(c, Zero(d), low), Add(detail::ExpLoweredNeg(d, c), low));
   }
