@@ -1,14 +1,15 @@
-// Whole training steps: time, how much of the machine's multiply-adds they use, and memory without a
-// budget. Each row in a process of its own; the peak is measured around each.
+// Whole training steps: time, how much of the machine's multiply-adds they use, and memory without
+// a budget. Each row in a process of its own; the peak is measured around each.
 //
 //   bench_models [--quick] [--json] [--only=ROW,…]
 #include <algorithm>
 #include <string>
 
 #include "benches/kernels/peak.hpp"
+#include "ebb/base/pool.hpp"
 #include "models/cell.hpp"
 #include "models/report.hpp"
-#include "models/task.hpp"
+#include "models/row.hpp"
 
 namespace {
 
@@ -19,13 +20,23 @@ struct Bar {
   double mib;       // of the process, without a budget
   double fraction;  // of the peak, where products are nearly all of it; 0: none asked
 };
-constexpr Bar kBars[] = {
-    {"mlp-32", 64, 0},      {"mlp-128", 64, 0},         {"mlp-512", 64, 0},
-    {"lstm", 450, 0},       {"lstm-lm", 450, 0.75},     {"gpt-mini", 850, 0.8},
-    {"gpt-124m", 2662, 0.8}, {"gpt-long", 550, 0},       {"cnn", 320, 0},
-    {"cnn-wide", 280, 0.8}, {"attention", 96, 0},       {"linear-ce", 400, 0},
-    {"linear-ce-256k", 1843, 0}, {"input-grad", 192, 0}, {"tiny", 24, 0},
-    {"tiny-mlp", 24, 0},    {"embedding", 400, 0}};
+constexpr Bar kBars[] = {{"mlp-32", 64, 0},
+                         {"mlp-128", 64, 0},
+                         {"mlp-512", 64, 0},
+                         {"lstm", 450, 0},
+                         {"lstm-lm", 450, 0.75},
+                         {"gpt-mini", 850, 0.8},
+                         {"gpt-124m", 2662, 0.8},
+                         {"gpt-long", 550, 0},
+                         {"cnn", 320, 0},
+                         {"cnn-wide", 280, 0.8},
+                         {"attention", 96, 0},
+                         {"linear-ce", 400, 0},
+                         {"linear-ce-256k", 1843, 0},
+                         {"input-grad", 192, 0},
+                         {"tiny", 24, 0},
+                         {"tiny-mlp", 24, 0},
+                         {"embedding", 400, 0}};
 
 double best_peak() {
   double best = 0;
@@ -41,7 +52,8 @@ int main(int argc, char** argv) {
   report.say("%-15s %10s %14s %8s %6s %9s %9s\n%-15s %10s %14s %8s %6s %9s %9s\n", "row", "ms",
              "a second", "GF/s", "peak", "arena", "process", "", "a step", "", "", "%", "MiB",
              "MiB");
-  for (const char* const row : row_names()) {
+  for (const std::string& name : Row::names()) {
+    const char* const row = name.c_str();
     if (!report.wanted(row)) continue;
     Cell cell;
     cell.model = row;
@@ -51,7 +63,7 @@ int main(int argc, char** argv) {
     const Outcome out = run(cell);
     peak = std::max(peak, best_peak());
     if (!out.ok()) {
-      report.check(std::string(row) + ": runs", false, out.error.substr(0, 200));
+      report.check(name + ": runs", false, out.error.substr(0, 200));
       continue;
     }
     const double rate = out.flops / out.step_seconds / 1e9;

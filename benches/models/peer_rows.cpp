@@ -1,6 +1,10 @@
-// The rows of benches/peers, as Ebb's users would write them. Floating point operations are counted
-// as the other frameworks' are (benches/peers/work.py): two for each multiply-add of a product,
-// forward and both gradients, half of causal attention's square, nothing for the rest.
+// The rows of benches/peers, as Ebb's users would write them, with the sizes a row says. Floating
+// point operations are counted as the other frameworks' are (benches/peers/work.py): two for each
+// multiply-add of a product, forward and both gradients, half of causal attention's square, nothing
+// for the rest.
+#include <cmath>
+
+#include "models/row.hpp"
 #include "models/task.hpp"
 
 namespace ebb::zoo {
@@ -16,10 +20,11 @@ const auto predict_next = [](const auto& model, const Batch& b) {
 struct EmbeddingSum {  // ids (batch, n) → (batch)
   nn::Embedding embedding;
   nn::Dense hidden, head;
-  explicit EmbeddingSum(const nn::Init& init)
-      : embedding(init / "embedding", 200'000, 128),
-        hidden(init / "hidden", 128, 64, {.activation = Activation::relu}),
-        head(init / "head", 64, 1) {}
+  EmbeddingSum(const nn::Init& init, std::int64_t vocabulary, std::int64_t width,
+               std::int64_t hidden_width)
+      : embedding(init / "embedding", vocabulary, width),
+        hidden(init / "hidden", width, hidden_width, {.activation = Activation::relu}),
+        head(init / "head", hidden_width, 1) {}
   Tensor operator()(const Tensor& ids) const {
     return squeeze(head(hidden(sum(embedding(ids), {1}))), {1});
   }
@@ -30,161 +35,161 @@ struct EmbeddingSum {  // ids (batch, n) → (batch)
   }
 };
 
-double layers(std::initializer_list<double> sizes, double first) {
-  double sum = 0, last = 0;
-  for (const double size : sizes) {
-    if (last > 0) sum += first * last * size, first = 6;
-    last = size;
-  }
+double layers(const std::vector<std::int64_t>& sizes, double first, double others) {
+  double sum = 0;
+  for (std::size_t i = 1; i < sizes.size(); ++i)
+    sum += (i == 1 ? first : others) * double(sizes[i - 1]) * double(sizes[i]);
   return sum;
 }
 
 }  // namespace
 
-const std::vector<const char*>& row_names() {
-  static const std::vector<const char*> names = {
-      "mlp-32",   "mlp-128",   "mlp-512",   "lstm",           "lstm-lm",    "gpt-mini",
-      "gpt-124m", "gpt-long",  "cnn",       "cnn-wide",       "attention",  "linear-ce",
-      "linear-ce-256k", "input-grad", "tiny", "tiny-mlp", "embedding"};
-  return names;
-}
-
-void Task::peer(std::string_view name) {
+void Task::peer(const Row& row) {
   const nn::Init init(1);
-  const auto adam = [&](auto model, auto loss_of) {
-    train<optim::Adam>(std::move(model), optim::AdamOptions{.lr = 1e-3}, loss_of);
+  const std::string kind = row.word("kind");
+  const std::int64_t batch = row.number("batch");
+  const auto rows = static_cast<double>(batch);
+  const auto real = [&](const char* key) { return static_cast<double>(row.number(key)); };
+  const auto train_by = [&](auto model, auto loss_of) {
+    const std::string optimizer = row.word("optimizer");
+    if (optimizer == "sgd") {
+      train<optim::Sgd>(std::move(model), optim::SgdOptions{.lr = 1e-3, .momentum = 0.9}, loss_of);
+    } else if (optimizer == "adamw") {
+      train<optim::AdamW>(std::move(model), optim::AdamWOptions{.lr = 1e-3}, loss_of);
+    } else if (optimizer == "adam") {
+      train<optim::Adam>(std::move(model), optim::AdamOptions{.lr = 1e-3}, loss_of);
+    } else {
+      throw Error("row with optimizer '" + optimizer + "': there are sgd, adam, adamw");
+    }
   };
+  units_ = rows;
   const auto features = [&](const Shape& shape, std::int64_t classes) {
-    given_ = {{"x", {shape, DType::f32}}, {"y", {{shape[0]}, DType::i32}, classes}};
-    units_ = static_cast<double>(shape[0]);
+    given_ = {{"x", {shape, DType::f32}}, {"y", {{batch}, DType::i32}, classes}};
   };
-  const auto text = [&](std::int64_t batch, std::int64_t length, std::int64_t vocabulary) {
+  const auto text = [&] {
+    const std::int64_t length = row.number("time"), vocabulary = row.number("vocab");
     const Spec ids{{batch, length}, DType::i32};
     given_ = {{"x", ids, vocabulary}, {"y", ids, vocabulary}};
-    units_ = static_cast<double>(batch * length);
+    units_ = rows * static_cast<double>(length);
     unit_ = "tokens";
   };
-  const auto mlp = [&](std::int64_t batch, std::int64_t in, std::int64_t hidden,
-                       std::int64_t out) {
-    features({batch, in}, out);
-    flops_ = units_ * layers({double(in), double(hidden), double(out)}, 4);
-    adam(nn::Mlp(init, {in, hidden, out}), classify);
-  };
-  const auto gpt = [&](std::int64_t batch, std::int64_t length, int count, std::int64_t width,
-                       std::int64_t vocabulary, std::int64_t places, bool tied) {
+
+  if (kind == "mlp") {
+    const std::vector<std::int64_t> sizes = row.numbers("sizes");
+    features({batch, sizes.front()}, sizes.back());
+    flops_ = rows * layers(sizes, 4, 6);
+    train_by(nn::Mlp(init, sizes), classify);
+  } else if (kind == "lstm") {
+    const std::int64_t in = row.number("input"), classes = row.number("classes");
+    const double h = real("units");
+    features({batch, row.number("time"), in}, classes);
+    flops_ = rows * (real("time") * 4 * h * (4 * double(in) + 6 * h) + 6 * h * double(classes));
+    train_by(
+        nn::LstmClassifier(init, {.in = in, .hidden = row.number("units"), .classes = classes}),
+        classify);
+  } else if (kind == "lstm-lm") {
+    text();
+    const double h = real("units"), count = real("layers");
+    flops_ = 6 * units_ *
+             (4 * h * (real("embedding") + h) + (count - 1) * 8 * h * h + h * real("vocab"));
+    train_by(nn::LstmLm(init, {.vocabulary = row.number("vocab"),
+                               .embedding = row.number("embedding"),
+                               .hidden = row.number("units"),
+                               .layers = static_cast<int>(row.number("layers"))}),
+             predict_next);
+  } else if (kind == "gpt") {
     nn::GptOptions o;
-    o.vocabulary = vocabulary;
-    o.places = places;
-    o.layers = count;
-    o.width = width;
-    o.heads = width / 64;
-    o.tied = tied;
-    text(batch, length, vocabulary);
-    const auto w = static_cast<double>(width);
-    flops_ = 6 * units_ * (12 * count * w * w + double(vocabulary) * w + count * double(length) * w);
-    train<optim::AdamW>(nn::Gpt(init, o), optim::AdamWOptions{.lr = 1e-3}, predict_next);
-  };
-  const auto linear_ce = [&](std::int64_t vocabulary) {
-    constexpr std::int64_t kRows = 1024, kWidth = 768;
-    features({kRows, kWidth}, vocabulary);
-    flops_ = 6.0 * kRows * kWidth * double(vocabulary);
-    const Variable weight = init.make("weight", {vocabulary, kWidth}, nn::normal(0, 0.02));
-    step_ = [weight](const Batch& b) {
-      const Loss loss = linear_cross_entropy(b["x"], weight, b["y"]);
-      return gradients(loss.sum * (1.0 / kRows), {b["x"], weight});
-    };
-  };
-
-  const auto lstm = [&](std::int64_t batch, std::int64_t length, std::int64_t in,
-                        std::int64_t hidden) {
-    features({batch, length, in}, 2);
-    const auto h = static_cast<double>(hidden);
-    flops_ = units_ * (double(length) * 4 * h * (4 * double(in) + 6 * h) + 6 * h * 2);
-    adam(nn::LstmClassifier(init, {.in = in, .hidden = hidden, .classes = 2}), classify);
-  };
-
-  if (name == "mlp-32" || name == "mlp-128" || name == "mlp-512") {
-    mlp(std::stoll(std::string(name.substr(4))), 784, 1024, 10);
-  } else if (name == "tiny-mlp") {
-    mlp(1, 16, 32, 2);
-  } else if (name == "lstm") {
-    lstm(512, 50, 10, 256);
-  } else if (name == "lstm-1000") {  // of the frontier over time
-    lstm(64, 1000, 64, 256);
-  } else if (name == "lstm-10000") {
-    lstm(32, 10'000, 64, 128);
-  } else if (name == "tiny") {
-    lstm(1, 20, 5, 32);
-  } else if (name == "lstm-lm") {
-    text(32, 128, 1000);
-    flops_ = 6 * units_ * (2.0 * 4 * 512 * (512 + 512) + 512 * 1000);
-    adam(nn::LstmLm(init, {}), predict_next);
-  } else if (name == "gpt-mini") {
-    gpt(16, 256, 6, 384, 256, 256, false);
-  } else if (name == "gpt-124m") {
-    gpt(4, 256, 12, 768, 50304, 1024, true);
-  } else if (name == "gpt-long") {
-    gpt(1, 2048, 6, 384, 256, 2048, false);
-  } else if (name == "gpt12-long") {  // of the frontier where rows cannot be split
-    gpt(1, 2048, 12, 384, 256, 2048, false);
-  } else if (name == "cnn") {
-    features({128, 32, 32, 3}, 10);
-    double sum = 4 * 32 * 32 * 27 * 16, side = 32, last = 16;
-    for (const double channels : {16, 32, 64}) {
-      if (channels != last) side /= 2;
-      for (int block = 0; block < 3; ++block) {
+    o.vocabulary = row.number("vocab");
+    o.places = row.number("positions");
+    o.layers = static_cast<int>(row.number("layers"));
+    o.width = row.number("width");
+    o.heads = row.number("heads");
+    o.tied = row.yes("tied");
+    text();
+    const double w = real("width"), count = real("layers");
+    flops_ = 6 * units_ * (12 * count * w * w + real("vocab") * w + count * real("time") * w);
+    train_by(nn::Gpt(init, o), predict_next);
+  } else if (kind == "resnet") {
+    const std::vector<std::int64_t> stages = row.numbers("channels");
+    const std::int64_t high = row.number("side"), classes = row.number("classes");
+    const auto blocks = static_cast<int>(row.number("blocks"));
+    features({batch, high, high, 3}, classes);
+    double side = real("side"), last = double(stages[0]), sum = 4 * side * side * 27 * last;
+    for (const std::int64_t& count : stages) {
+      const auto channels = static_cast<double>(count);
+      if (&count != &stages[0]) side = std::floor(side / 2);
+      for (int block = 0; block < blocks; ++block) {
         sum += 6 * side * side * 9 * (last + channels) * channels;
         if (last != channels) sum += 6 * side * side * last * channels;
         last = channels;
       }
     }
-    flops_ = units_ * (sum + 6 * last * 10);
-    train<optim::Sgd>(nn::ResNet(init), optim::SgdOptions{.lr = 1e-3, .momentum = 0.9}, classify);
-  } else if (name == "cnn-wide") {
-    features({64, 32, 32, 3}, 10);
-    double sum = 0, side = 32, last = 3;
-    for (const double channels : {64, 128, 256}) {
+    flops_ = rows * (sum + 6 * last * double(classes));
+    train_by(nn::ResNet(init, {.channels = stages,
+                               .blocks = blocks,
+                               .classes = classes,
+                               .winograd = row.yes("winograd")}),
+             classify);
+  } else if (kind == "convnet") {
+    const std::vector<std::int64_t> stages = row.numbers("channels");
+    const std::int64_t high = row.number("side"), classes = row.number("classes");
+    features({batch, high, high, 3}, classes);
+    double side = real("side"), last = 3, sum = 0;
+    for (const std::int64_t count : stages) {
+      const auto channels = static_cast<double>(count);
       sum += side * side * 9 * ((last == 3 ? 4 : 6) * last * channels + 6 * channels * channels);
-      side /= 2;
+      side = std::floor(side / 2);
       last = channels;
     }
-    flops_ = units_ * (sum + 6 * side * side * last * 10);
-    adam(nn::ConvNet(init), classify);
-  } else if (name == "attention") {
-    const Spec spec{{1, 4096, 8, 64}, DType::f32};
+    flops_ = rows * (sum + 6 * side * side * last * double(classes));
+    train_by(nn::ConvNet(init, {.channels = stages,
+                                .height = high,
+                                .width = high,
+                                .classes = classes,
+                                .winograd = row.yes("winograd")}),
+             classify);
+  } else if (kind == "attention") {
+    const std::int64_t heads = row.number("heads");
+    const Spec spec{{batch, row.number("time"), heads, row.number("head")}, DType::f32};
     given_ = {{"q", spec}, {"k", spec}, {"v", spec}};
-    units_ = 4096;
+    units_ = rows * real("time");
     unit_ = "tokens";
-    flops_ = 6.0 * 8 * 4096 * 4096 * 64;
-    step_ = [](const Batch& b) {
+    flops_ = 6 * units_ * real("heads") * real("time") * real("head");
+    step_ = [heads](const Batch& b) {
       const Tensor y =
-          attention(b["q"], b["k"], b["v"], AttentionOptions{.heads = 8, .causal = true});
+          attention(b["q"], b["k"], b["v"], AttentionOptions{.heads = heads, .causal = true});
       return gradients(sum(y), {b["q"], b["k"], b["v"]});
     };
-  } else if (name == "linear-ce") {
-    linear_ce(50304);
-  } else if (name == "linear-ce-256k") {
-    linear_ce(262144);
-  } else if (name == "input-grad") {
-    constexpr std::int64_t kRows = 200'000;
-    given_ = {{"x", {{kRows, 64}, DType::f32}}};
-    units_ = kRows;
-    flops_ = 4.0 * kRows * (64 * 256 + 256 * 256 + 256);
+  } else if (kind == "linear-ce") {
+    const std::int64_t width = row.number("width"), vocabulary = row.number("vocab");
+    features({batch, width}, vocabulary);
+    flops_ = 6 * rows * double(width) * double(vocabulary);
+    const Variable weight = init.make("weight", {vocabulary, width}, nn::normal(0, 0.02));
+    step_ = [weight, rows](const Batch& b) {
+      const Loss loss = linear_cross_entropy(b["x"], weight, b["y"]);
+      return gradients(loss.sum * (1 / rows), {b["x"], weight});
+    };
+  } else if (kind == "input-grad") {
+    const std::vector<std::int64_t> sizes = row.numbers("sizes");
+    given_ = {{"x", {{batch, sizes.front()}, DType::f32}}};
+    flops_ = rows * layers(sizes, 4, 4);
     planned_ = false;
-    auto model = std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 256, 256, 1},
-                                           nn::MlpOptions{.activation = Activation::tanh});
+    auto model =
+        std::make_shared<nn::Mlp>(init, sizes, nn::MlpOptions{.activation = Activation::tanh});
     step_ = [model](const Batch& b) -> Results {
       return {input_gradients([&](const Tensor& x) { return (*model)(x); }, b["x"])};
     };
-  } else if (name == "embedding") {
-    given_ = {{"x", {{256, 20}, DType::i32}, 200'000}, {"y", {{256}, DType::f32}, 2}};
-    units_ = 256;
-    flops_ = 6.0 * 256 * 64 * 129;
-    adam(EmbeddingSum(init), [](const EmbeddingSum& model, const Batch& b) {
-      return binary_cross_entropy(model(b["x"]), b["y"]);
-    });
+  } else if (kind == "embedding") {
+    const std::int64_t vocabulary = row.number("vocab"), width = row.number("width");
+    given_ = {{"x", {{batch, row.number("ids")}, DType::i32}, vocabulary},
+              {"y", {{batch}, DType::f32}, 2}};
+    flops_ = 6 * rows * real("hidden") * (double(width) + 1);
+    train_by(EmbeddingSum(init, vocabulary, width, row.number("hidden")),
+             [](const EmbeddingSum& model, const Batch& b) {
+               return binary_cross_entropy(model(b["x"]), b["y"]);
+             });
   } else {
-    throw Error("no row '" + std::string(name) + "' in benches/peers");
+    throw Error("row of kind '" + kind + "', which benches/peers does not know");
   }
 }
 

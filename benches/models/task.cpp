@@ -3,13 +3,18 @@
 #include <array>
 #include <cstdint>
 
+#include "models/row.hpp"
 #include "models/sha256.hpp"
 #include "models/zoo.hpp"
 
 namespace ebb::zoo {
 
 Task::Task(std::string_view name, std::int64_t rows) {
-  rows ? zoo(name, rows) : peer(name);
+  if (rows) {
+    zoo(name, rows);
+  } else {
+    peer(name.starts_with('{') ? Row(name) : Row::named(name));
+  }
 }
 
 void Task::zoo(std::string_view name, std::int64_t rows) {

@@ -15,6 +15,8 @@
 
 namespace ebb::zoo {
 
+class Row;
+
 // What a batch holds under one name.
 struct Given {
   const char* name;
@@ -28,7 +30,8 @@ class Task {
 
   // With so many rows, of the zoo: mlp, cnn, gpt, lstm: the sweep. gpt12, gpt4: of the frontier.
   // mlp12: where state outweighs everything. tiny: where only overhead counts.
-  // Without: a row of benches/peers, which has a batch size of its own.
+  // Without: a row of benches/peers, which has a batch size of its own, by its name or as it is
+  // written: {"kind": "mlp", "sizes": [100, 300, 7], "batch": 64, "optimizer": "adam"}.
   explicit Task(std::string_view name, std::int64_t rows = 0);
 
   BatchSpec spec() const;
@@ -43,7 +46,7 @@ class Task {
 
  private:
   void zoo(std::string_view name, std::int64_t rows);
-  void peer(std::string_view name);
+  void peer(const Row& row);
   template <class Optimizer, class Model, class Options, class LossOf>
   void train(Model model, const Options& options, LossOf loss_of);
 
@@ -54,8 +57,6 @@ class Task {
   double flops_ = 0, units_ = 0;
   const char* unit_ = "rows";
 };
-
-const std::vector<const char*>& row_names();
 
 // SHA-256 of all elements, read piece by piece, wherever they are.
 std::string hash(const std::vector<Variable>& weights);

@@ -28,10 +28,11 @@ std::string show(const Conv2dShape& s) {
   std::string text;
   for (const std::size_t n :
        {s.batch, s.in_h, s.in_w, s.in_c, s.out_c, s.kernel_h, s.kernel_w, s.stride_h, s.stride_w,
-        s.dilation_h, s.dilation_w, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right, s.groups}) {
+        s.dilation_h, s.dilation_w, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right, s.groups,
+        static_cast<std::size_t>(s.winograd)}) {
     text += std::to_string(n) + " ";
   }
-  return "batch h w cin cout kh kw stride×2 dilation×2 pad×4 groups = " + text;
+  return "batch h w cin cout kh kw stride×2 dilation×2 pad×4 groups winograd = " + text;
 }
 
 template <class T>
@@ -168,7 +169,7 @@ void expect_right(const Problem<T>& p, bool accumulate) {
   SCOPED_TRACE(show(p.s));
   const Results<T> got = p.run(accumulate);
   const Results<double> want = p.reference(accumulate);
-  const double tolerance = sizeof(T) == 4 ? 1e-4 : 1e-12;
+  const double tolerance = (sizeof(T) == 4 ? 1e-4 : 1e-12) * (p.s.winograd ? 4 : 1);
   expect_near(got.y, want.y, tolerance, "y");
   expect_near(got.dx, want.dx, tolerance, "dx");
   expect_near(got.dw, want.dw, tolerance, "dw");
@@ -209,6 +210,20 @@ Conv2dShape random_shape(Random& random) {
   if (pick(0, 4) == 0) s.in_h = s.kernel_h = 1, s.pad_top = s.pad_bottom = 0;  // conv1d
   if (pick(0, 4) == 0) s.kernel_h = s.kernel_w = 1;
   if (pick(0, 4) == 0) s.pad_top = s.pad_bottom = s.pad_left = s.pad_right = 0;
+  s.winograd = pick(0, 1) == 0;  // mostly without effect
+  return s;
+}
+
+// One that Winograd's algorithm takes.
+Conv2dShape random_winograd_shape(Random& random) {
+  Conv2dShape s = random_shape(random);
+  s.winograd = true;
+  s.kernel_h = s.kernel_w = 3;
+  s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = s.groups = 1;
+  s.in_h = 3 + random() % 15;
+  s.in_w = 3 + random() % 15;
+  s.in_c = 9 + random() % 40;
+  s.out_c = 9 + random() % 140;
   return s;
 }
 
@@ -227,6 +242,61 @@ TEST(Conv, ValuesOfRandomShapes) {
     expect_right(Problem<float>(s, random), i % 2 == 0);
     expect_right(Problem<double>(s, random), i % 2 != 0);
   }
+}
+
+TEST(Conv, ValuesByWinograd) {
+  const unsigned long seed = test_seed();
+  SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
+  Random random(seed);
+  int taken = 0;
+  for (int i = 0; i < 30 && !testing::Test::HasFatalFailure(); ++i) {
+    const Conv2dShape s = random_winograd_shape(random);
+    taken += conv2d_work(s).forward < conv2d_work(s).weight_grad;
+    expect_right(Problem<float>(s, random), i % 2 == 0);
+    expect_right(Problem<double>(s, random), i % 2 != 0);
+  }
+  EXPECT_GE(taken, 15);
+  // A sum over so many channels that it is cut, and more tiles than are taken at a time.
+  Conv2dShape s = random_winograd_shape(random);
+  s.batch = 1;
+  s.in_c = 300;
+  expect_right(Problem<float>(s, random), true);
+  s.batch = 40;
+  s.in_h = s.in_w = 13;
+  s.in_c = s.out_c = 16;
+  expect_right(Problem<float>(s, random), true);
+}
+
+// Errors against the plain sum's, over many outputs of a layer of usual size.
+TEST(Conv, WinogradRoundsAboutAsWell) {
+  Random random(11);
+  Conv2dShape s{.batch = 2,
+                .in_h = 16,
+                .in_w = 16,
+                .in_c = 64,
+                .out_c = 32,
+                .kernel_h = 3,
+                .kernel_w = 3,
+                .pad_top = 1,
+                .pad_bottom = 1,
+                .pad_left = 1,
+                .pad_right = 1};
+  Problem<float> p(s, random);
+  const Results<double> want = p.reference(false);
+  const auto error = [&](bool winograd) {
+    p.s.winograd = winograd;
+    const Results<float> got = p.run(false);
+    double sum = 0, size = 0;
+    for (std::size_t i = 0; i < got.y.size(); ++i) {
+      sum += std::pow(static_cast<double>(got.y[i]) - want.y[i], 2);
+      size += want.y[i] * want.y[i];
+    }
+    return std::sqrt(sum / size);
+  };
+  const double plain = error(false), winograd = error(true);
+  EXPECT_NE(plain, winograd);
+  EXPECT_LT(winograd, 3 * plain);
+  EXPECT_LT(winograd, 2e-6);
 }
 
 TEST(Conv, ValuesOfLayers) {
@@ -378,7 +448,7 @@ TEST(Conv, SameBitsForAnyThreadsAndTarget) {
     if ((target & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0) targets.push_back(target);  // with FMA
   }
   for (int i = 0; i < 40; ++i) {
-    Conv2dShape s = random_shape(random);
+    Conv2dShape s = i % 4 == 0 ? random_winograd_shape(random) : random_shape(random);
     s.batch *= 3;
     SCOPED_TRACE(show(s));
     const Problem<float> p(s, random);
@@ -401,7 +471,7 @@ TEST(Conv, SameBitsForAnySplitOfTheBatch) {
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   for (int i = 0; i < 60; ++i) {
-    Conv2dShape s = random_shape(random);
+    Conv2dShape s = i % 4 == 0 ? random_winograd_shape(random) : random_shape(random);
     s.batch = 2 + random() % 5;
     SCOPED_TRACE(show(s));
     const Problem<float> whole(s, random);

@@ -6,6 +6,7 @@
 #include "ebb/kernels/conv_correlate.hpp"
 #include "ebb/kernels/conv_depthwise.hpp"
 #include "ebb/kernels/conv_weight_grad.hpp"
+#include "ebb/kernels/conv_winograd.hpp"
 #include "ebb/kernels/copy.hpp"
 
 namespace ebb::kernels {
@@ -132,6 +133,23 @@ void for_input_classes(const Conv2dShape& s, F f) {
   }
 }
 
+bool by_winograd(const Conv2dShape& s, const Correlation& c) {
+  return s.winograd && s.stride_h * s.stride_w == 1 && conv::by_winograd(c);
+}
+
+template <class T>
+void correlate(const Conv2dShape& s, const Correlation& c, const CorrelationWeights& at,
+               const T* src, const T* w, const T* bias, T* dst, std::span<std::byte> scratch) {
+  if (by_winograd(s, c)) return conv::winograd(c, at, src, w, bias, dst, scratch);
+  conv::correlate(c, at, src, w, bias, dst, scratch);
+}
+
+template <class T>
+std::size_t correlate_scratch_bytes(const Conv2dShape& s, const Correlation& c) {
+  if (by_winograd(s, c)) return conv::winograd_scratch_bytes<T>(c);
+  return conv::correlate_scratch_bytes<T>(c);
+}
+
 }  // namespace
 
 std::size_t Conv2dShape::out_h() const {
@@ -141,6 +159,18 @@ std::size_t Conv2dShape::out_w() const {
   return places(in_w, pad_left, pad_right, kernel_w, dilation_w, stride_w);
 }
 
+Conv2dWork conv2d_work(const Conv2dShape& s) {
+  const double plain = static_cast<double>(s.batch * s.out_h() * s.out_w() * s.out_c) *
+                       static_cast<double>(s.kernel_h * s.kernel_w * (s.in_c / s.groups));
+  Conv2dWork work{plain, plain, plain};
+  const auto otherwise = [&](const Correlation& c, double& of) {
+    if (by_winograd(s, c)) of = static_cast<double>(s.batch) * conv::winograd_work(c);
+  };
+  otherwise(forward_correlation(s), work.forward);
+  otherwise(input_correlation(s, 0, 0).c, work.input_grad);
+  return work;
+}
+
 template <class T>
 void conv2d(const Conv2dShape& s, const T* x, const T* w, const T* bias, T* y,
             std::span<std::byte> scratch) {
@@ -148,13 +178,13 @@ void conv2d(const Conv2dShape& s, const T* x, const T* w, const T* bias, T* y,
   const Correlation c = forward_correlation(s);
   if (c.chain() == 0 && bias == nullptr)
     return zero_bytes(y, s.batch * s.out_h() * s.out_w() * s.out_c * sizeof(T));
-  conv::correlate(c, forward_weights(s), x, w, bias, y, scratch);
+  correlate(s, c, forward_weights(s), x, w, bias, y, scratch);
 }
 
 template <class T>
 std::size_t conv2d_scratch_bytes(const Conv2dShape& s) {
   if (is_depthwise(s)) return conv::depthwise_scratch_bytes<T>(s);
-  return conv::correlate_scratch_bytes<T>(forward_correlation(s));
+  return correlate_scratch_bytes<T>(s, forward_correlation(s));
 }
 
 template <class T>
@@ -167,7 +197,7 @@ void conv2d_input_grad(const Conv2dShape& s, const T* dy, const T* w, T* dx,
   if (gaps) zero_bytes(dx, s.batch * s.in_h * s.in_w * s.in_c * sizeof(T));
   for_input_classes(s, [&](const InputCorrelation& r) {
     if (r.c.chain() == 0) return;
-    conv::correlate(r.c, r.at, dy, w, static_cast<const T*>(nullptr), dx + r.dst_offset, scratch);
+    correlate(s, r.c, r.at, dy, w, static_cast<const T*>(nullptr), dx + r.dst_offset, scratch);
   });
 }
 
@@ -176,7 +206,7 @@ std::size_t conv2d_input_grad_scratch_bytes(const Conv2dShape& s) {
   if (is_depthwise(s)) return conv::depthwise_scratch_bytes<T>(s);
   std::size_t most = 0;
   for_input_classes(s, [&](const InputCorrelation& r) {
-    most = std::max(most, conv::correlate_scratch_bytes<T>(r.c));
+    most = std::max(most, correlate_scratch_bytes<T>(s, r.c));
   });
   return most;
 }

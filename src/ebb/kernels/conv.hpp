@@ -12,6 +12,9 @@
 // from the value in dw when accumulating). So results do not depend on threads or vector width, an
 // example's result not on its neighbours, and a weight gradient not on how the batch is cut.
 //
+// With `winograd`, y and dx of 3×3 kernels are rounded in other places (conv_winograd.hpp); the rest of
+// this holds for them too.
+//
 // Scratch holds the packed weights and a few hundred KiB a thread; its size depends on the shape
 // and on pool::threads() alone, and the thread count must not change between asking and calling.
 #pragma once
@@ -28,6 +31,7 @@ struct Conv2dShape {
   std::size_t dilation_h = 1, dilation_w = 1;
   std::size_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   std::size_t groups = 1;  // divides in_c and out_c
+  bool winograd = false;   // y and dx by conv_winograd.hpp where that is less work
 
   std::size_t out_h() const;  // 0 where the kernel does not fit
   std::size_t out_w() const;
@@ -47,6 +51,12 @@ void conv2d_input_grad(const Conv2dShape& shape, const T* dy, const T* w, T* dx,
 template <class T>
 void conv2d_weight_grad(const Conv2dShape& shape, const T* x, const T* dy, T* dw, bool accumulate,
                         std::span<std::byte> scratch);
+
+// Multiply-adds of each of the three.
+struct Conv2dWork {
+  double forward, input_grad, weight_grad;
+};
+Conv2dWork conv2d_work(const Conv2dShape& shape);
 
 template <class T>
 std::size_t conv2d_scratch_bytes(const Conv2dShape& shape);

@@ -68,6 +68,9 @@ ResNet::ResNet(const Init& init, const ResNetOptions& o)
                           stride);
       in = o.channels[stage];
     }
+  first.conv.options.winograd = o.winograd;
+  for (ResBlock& block : blocks)
+    block.a.conv.options.winograd = block.b.conv.options.winograd = o.winograd;
 }
 
 Tensor ResNet::operator()(Tensor x) const {
@@ -87,6 +90,7 @@ ConvNet::ConvNet(const Init& init, const ConvNetOptions& o)
     for (int i = 0; i < o.convolutions; ++i) {
       layers.push_back(
           same_size(init / "layers" / static_cast<int>(layers.size()), in, out, 3, 1, true));
+      layers.back().options.winograd = o.winograd;
       in = out;
     }
 }

@@ -53,6 +53,7 @@ struct ResNetOptions {
   std::vector<std::int64_t> channels = {16, 32, 64};  // of the stages, each half as high and wide
   int blocks = 3;                                     // in a stage
   std::int64_t in = 3, classes = 10;
+  bool winograd = false;  // see Conv2dOptions
 };
 
 struct ResNet {  // (batch, height, width, in) → logits (batch, classes)
@@ -72,6 +73,7 @@ struct ConvNetOptions {
   std::vector<std::int64_t> channels = {64, 128, 256};  // of the stages
   int convolutions = 2;                                 // in a stage, before its 2×2 max pool
   std::int64_t height = 32, width = 32, in = 3, classes = 10;
+  bool winograd = false;  // see Conv2dOptions
 };
 
 struct ConvNet {  // (batch, height, width, in) → logits (batch, classes); no norms

@@ -22,6 +22,7 @@ using namespace ops;
 namespace {
 
 using kernels::Conv2dShape;
+using kernels::conv2d_work;
 
 std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -75,7 +76,8 @@ Conv2dShape sizes(const char* op, const Conv2dOptions& o, const Shape& x, const 
                 .pad_bottom = count(o.padding[1]),
                 .pad_left = count(o.padding[2]),
                 .pad_right = count(o.padding[3]),
-                .groups = count(o.groups)};
+                .groups = count(o.groups),
+                .winograd = o.winograd};
   if (s.out_h() == 0 || s.out_w() == 0)
     throw Error(
         fmt::format("{}: a kernel of {}x{} does not fit an image of {}x{} with this padding "
@@ -135,12 +137,8 @@ Conv2dShape weight_grad_sizes(const Conv2dWeightGrad& g, Specs in) {
 double size(const Spec& s) { return static_cast<double>(s.bytes()); }
 
 // Of a convolution that reads two and makes one.
-Cost cost_of(const Conv2dShape& s, const Spec& a, const Spec& b, const Spec& made) {
-  const double in =
-      static_cast<double>(s.in_c / s.groups) * static_cast<double>(s.kernel_h * s.kernel_w);
-  const double out =
-      static_cast<double>(s.batch * s.out_h() * s.out_w()) * static_cast<double>(s.out_c);
-  return {2 * in * out, size(a) + size(b) + size(made)};
+Cost cost_of(double multiply_adds, const Spec& a, const Spec& b, const Spec& made) {
+  return {2 * multiply_adds, size(a) + size(b) + size(made)};
 }
 
 bool is_double(const Spec& s) { return s.dtype == DType::f64; }
@@ -167,7 +165,8 @@ Spec Conv2d::shape(Specs in) const {
 }
 
 Cost Conv2d::cost(Specs in) const {
-  return cost_of(forward_sizes(name, options, in[0], in[1]), in[0], in[1], shape(in));
+  return cost_of(conv2d_work(forward_sizes(name, options, in[0], in[1])).forward, in[0], in[1],
+                 shape(in));
 }
 
 std::size_t Conv2d::scratch(Specs in) const {
@@ -241,7 +240,8 @@ Spec Conv2dInputGrad::shape(const Spec& dy, const Spec& weight) const {
 }
 
 Cost Conv2dInputGrad::cost(const Spec& dy, const Spec& weight) const {
-  return cost_of(input_grad_sizes(*this, dy, weight), dy, weight, shape(dy, weight));
+  return cost_of(conv2d_work(input_grad_sizes(*this, dy, weight)).input_grad, dy, weight,
+                 shape(dy, weight));
 }
 
 std::size_t Conv2dInputGrad::scratch(const Spec& dy, const Spec& weight) const {
@@ -293,7 +293,7 @@ Spec Conv2dWeightGrad::shape(Specs in) const {
 }
 
 Cost Conv2dWeightGrad::cost(Specs in) const {
-  return cost_of(weight_grad_sizes(*this, in), in[0], in[1], shape(in));
+  return cost_of(conv2d_work(weight_grad_sizes(*this, in)).weight_grad, in[0], in[1], shape(in));
 }
 
 std::size_t Conv2dWeightGrad::scratch(Specs in) const {

@@ -1,0 +1,30 @@
+// What a row of benches/peers/rows.json says, or one that a user wrote: a flat object of JSON.
+//
+//   Row row = Row::named("gpt-mini");
+//   Row other(R"({"kind": "mlp", "sizes": [100, 300, 7], "batch": 64})");
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ebb::zoo {
+
+class Row {
+ public:
+  explicit Row(std::string_view text) : text_(text) {}
+  static Row named(std::string_view name);  // of the file, or of the frontier
+  static std::vector<std::string> names();  // of the file, in its order
+
+  std::string word(std::string_view key) const;
+  std::int64_t number(std::string_view key) const;
+  std::vector<std::int64_t> numbers(std::string_view key) const;
+  bool yes(std::string_view key) const;
+
+ private:
+  std::string_view value(std::string_view key) const;  // from its first character on
+  std::string text_;
+};
+
+}  // namespace ebb::zoo
