@@ -25,7 +25,7 @@ namespace {
 using namespace ebb::zoo;
 
 constexpr int kTurns = 2, kJudgedTurns = 7;  // steps of each that is timed
-constexpr int kTries = 6;                    // for a budget with so much activation memory
+constexpr int kTries = 40;                   // for a budget with so much activation memory
 
 struct Limit {  // at this fraction of the memory a step may take so much longer
   double divisor, more;
