@@ -117,10 +117,11 @@ void Task::peer(const Row& row) {
     double side = real("side"), last = double(stages[0]), sum = 4 * side * side * 27 * last;
     for (const std::int64_t& count : stages) {
       const auto channels = static_cast<double>(count);
-      if (&count != &stages[0]) side = std::floor(side / 2);
+      const bool first = &count == &stages[0];
+      if (!first) side = std::ceil(side / 2);
       for (int block = 0; block < blocks; ++block) {
         sum += 6 * side * side * 9 * (last + channels) * channels;
-        if (last != channels) sum += 6 * side * side * last * channels;
+        if (last != channels || (!first && block == 0)) sum += 6 * side * side * last * channels;
         last = channels;
       }
     }
@@ -135,9 +136,9 @@ void Task::peer(const Row& row) {
     const std::int64_t high = row.number("side"), classes = row.number("classes");
     features({batch, high, high, 3}, classes);
     double side = real("side"), last = 3, sum = 0;
-    for (const std::int64_t count : stages) {
+    for (const std::int64_t& count : stages) {
       const auto channels = static_cast<double>(count);
-      sum += side * side * 9 * ((last == 3 ? 4 : 6) * last * channels + 6 * channels * channels);
+      sum += side * side * 9 * ((&count == &stages[0] ? 4 : 6) * last * channels + 6 * channels * channels);
       side = std::floor(side / 2);
       last = channels;
     }

@@ -20,16 +20,37 @@ constexpr char kMore[] = R"({
                  "tied": false, "batch": 1, "time": 2048, "optimizer": "adamw"}
 })";
 
+constexpr char kBlank[] = " \t\r\n";
+
 // What stands after "key":, from its first character on; empty where there is no such key.
 std::string_view after(std::string_view text, std::string_view key) {
   const std::string quoted = "\"" + std::string(key) + "\"";
   for (std::size_t at = 0; (at = text.find(quoted, at)) != text.npos;) {
-    at = text.find_first_not_of(" \n", at + quoted.size());
+    at = text.find_first_not_of(kBlank, at + quoted.size());
     if (at == text.npos || text[at] != ':') continue;  // a value
-    at = text.find_first_not_of(" \n", at + 1);
+    at = text.find_first_not_of(kBlank, at + 1);
     return at == text.npos ? std::string_view() : text.substr(at);
   }
   return {};
+}
+
+// Numbers from 1 on, by comma; none where anything else is there.
+std::vector<std::int64_t> whole_numbers(std::string_view text) {
+  std::vector<std::int64_t> all;
+  for (const char *at = text.data(), *const end = at + text.size();;) {
+    const auto skip = [&] {
+      while (at < end && std::string_view(kBlank).find(*at) != std::string_view::npos) ++at;
+    };
+    skip();
+    std::int64_t n = 0;
+    const auto read = std::from_chars(at, end, n);
+    if (read.ec != std::errc() || n < 1) return {};
+    all.push_back(n);
+    at = read.ptr;
+    skip();
+    if (at == end) return all;
+    if (*at++ != ',') return {};
+  }
 }
 
 // The rows of a file, one after the other: f(name, row).
@@ -66,33 +87,36 @@ std::string_view Row::value(std::string_view key) const {
   return found;
 }
 
+void Row::refuse(std::string_view key, const char* expected) const {
+  throw Error("row with \"" + std::string(key) + "\" that is no " + expected + ": " + text_);
+}
+
 std::string Row::word(std::string_view key) const {
   const std::string_view v = value(key);
+  if (v[0] != '"') refuse(key, "word");
   return std::string(v.substr(1, v.find('"', 1) - 1));
 }
 
 std::int64_t Row::number(std::string_view key) const {
   const std::string_view v = value(key);
-  std::int64_t n = 0;
-  if (std::from_chars(v.data(), v.data() + v.size(), n).ec != std::errc() || n < 1)
-    throw Error("row with \"" + std::string(key) + "\" that is no number from 1 on: " + text_);
-  return n;
+  const std::vector<std::int64_t> read = whole_numbers(v.substr(0, v.find_first_of(",}")));
+  if (read.size() != 1) refuse(key, "number from 1 on");
+  return read[0];
 }
 
 std::vector<std::int64_t> Row::numbers(std::string_view key) const {
   const std::string_view v = value(key);
+  const std::size_t end = v.find(']');
   std::vector<std::int64_t> all;
-  const char* const end = v.data() + v.find(']');
-  for (const char* at = v.data() + 1; at < end; ++at) {
-    std::int64_t n = 0;
-    const auto read = std::from_chars(at, end, n);
-    if (read.ec == std::errc()) all.push_back(n), at = read.ptr;
-  }
-  if (v[0] != '[' || all.empty())
-    throw Error("row with \"" + std::string(key) + "\" that is no list of numbers: " + text_);
+  if (v[0] == '[' && end != v.npos) all = whole_numbers(v.substr(1, end - 1));
+  if (all.empty()) refuse(key, "list of numbers from 1 on");
   return all;
 }
 
-bool Row::yes(std::string_view key) const { return after(text_, key).starts_with("true"); }
+bool Row::yes(std::string_view key) const {
+  const std::string_view v = after(text_, key);
+  if (!v.empty() && !v.starts_with("true") && !v.starts_with("false")) refuse(key, "true or false");
+  return v.starts_with("true");
+}
 
 }  // namespace ebb::zoo

@@ -1,7 +1,8 @@
 // What a row of benches/peers/rows.json says, or one that a user wrote: a flat object of JSON.
 //
 //   Row row = Row::named("gpt-mini");
-//   Row other(R"({"kind": "mlp", "sizes": [100, 300, 7], "batch": 64})");
+//   Row other(R"({"kind": "mlp", "sizes": [100, 300, 7], "batch": 64,
+//                 "optimizer": "adam"})");
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class Row {
 
  private:
   std::string_view value(std::string_view key) const;  // from its first character on
+  [[noreturn]] void refuse(std::string_view key, const char* expected) const;
   std::string text_;
 };
 

@@ -41,10 +41,20 @@ def python_of(folder):
     return python
 
 
-def fastest(row, what):
-    """Of a row that is not in the table: as of the first there of its kind."""
-    table = work.rows()
-    return FASTEST[row if row in table else next(n for n in table if table[n]["kind"] == what["kind"])]
+def kinds():
+    """The first row of the table of each kind."""
+    first = {}
+    for name, row in work.rows().items():
+        first.setdefault(row["kind"], name)
+    return first
+
+
+def check(rows):
+    if not isinstance(rows, dict):
+        raise ValueError("expected an object of rows by name")
+    for name, row in rows.items():
+        if not isinstance(row, dict) or row.get("kind") not in kinds():
+            raise ValueError(f"row {name} has no kind of {', '.join(kinds())}")
 
 
 def ebb(row, seconds):
@@ -81,6 +91,7 @@ def main():
     args = parser.parse_args()
     try:
         rows = work.rows(args.rows)
+        check(rows)
     except (OSError, ValueError) as e:
         parser.error(f"no rows in {args.rows}: {e}; benches/peers/rows.json shows how they are written")
     only = args.only.split(",") if args.only else list(rows)
@@ -94,7 +105,7 @@ def main():
         print(f"{'row':<15} {'':<14} {'ms a step':>10} {'peak MiB':>9} {'Ebb is':>8}")
     for row in only:
         what, bar = rows[row], None if args.rows else BARS[row]
-        frameworks = args.frameworks.split(",") if args.frameworks else [fastest(row, what)] if args.quick else ALL
+        frameworks = args.frameworks.split(",") if args.frameworks else [FASTEST[kinds()[what["kind"]] if args.rows else row]] if args.quick else ALL
         best = {}
         for _ in range(rounds):
             for name in ["ebb", *frameworks]:

@@ -204,6 +204,34 @@ TEST(Presets, ConvNetSameBits) {
       },
       classify, images(), true);
 }
+TEST(Presets, ConvNetByWinogradSameBits) {
+  same_bits_everywhere(
+      [] {
+        return nn::ConvNet(
+            nn::Init(1),
+            {.channels = {20, 32}, .height = 8, .width = 8, .classes = 5, .winograd = true});
+      },
+      classify, images(), true);
+}
+// The option reaches the layers: other bits, the same values.
+template <class Model, class Options>
+void expect_winograd_close(Options o) {
+  const Tensor x = images()["x"];
+  const Tensor plain = Model(nn::Init(1), o)(x);
+  o.winograd = true;
+  const Tensor other = Model(nn::Init(1), o)(x);
+  float most = 0;
+  for (std::int64_t i = 0; i < plain.size(); ++i)
+    most = std::max(most, std::abs(plain.data<float>()[i] - other.data<float>()[i]));
+  EXPECT_GT(most, 0);
+  EXPECT_LT(most, 1e-4);
+}
+TEST(Presets, WinogradIsClose) {
+  expect_winograd_close<nn::ConvNet>(
+      nn::ConvNetOptions{.channels = {20, 32}, .height = 8, .width = 8, .classes = 5});
+  expect_winograd_close<nn::ResNet>(
+      nn::ResNetOptions{.channels = {20, 32}, .blocks = 2, .classes = 5});
+}
 TEST(Presets, LstmClassifierSameBits) {
   same_bits_everywhere(
       [] {

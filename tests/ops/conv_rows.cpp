@@ -128,8 +128,8 @@ void add_conv(const std::string& name, const Shape& x, const Shape& w,
   add_conv("no output channels", {1, 3, 3, 2}, {0, 2, 2, 2});
   add_conv("padding only", {1, 0, 0, 2}, {2, 2, 2, 2}, {.padding = {1, 1, 1, 1}});
   add_conv("blocks and threads", {2, 9, 13, 9}, {18, 3, 3, 9}, {.padding = {1, 1, 1, 1}});
-  add_conv("winograd", {2, 7, 8, 9}, {10, 3, 3, 9}, {.padding = {1, 1, 1, 1}, .winograd = true});
-  add_conv("winograd without padding", {1, 10, 6, 12}, {8, 3, 3, 12}, {.winograd = true});
+  add_conv("winograd", {2, 8, 8, 17}, {20, 3, 3, 17}, {.padding = {1, 1, 1, 1}, .winograd = true});
+  add_conv("winograd without padding", {1, 10, 6, 18}, {18, 3, 3, 18}, {.winograd = true});
   add_conv("winograd, too few channels", {1, 4, 4, 2}, {2, 3, 3, 2}, {.winograd = true});
   return true;
 }();

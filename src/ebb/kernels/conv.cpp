@@ -15,6 +15,7 @@ namespace {
 using conv::Correlation;
 using conv::CorrelationWeights;
 using conv::is_depthwise;
+using conv::WinogradWork;
 
 std::size_t places(std::size_t in, std::size_t before, std::size_t after, std::size_t kernel,
                    std::size_t dilation, std::size_t stride) {
@@ -133,8 +134,14 @@ void for_input_classes(const Conv2dShape& s, F f) {
   }
 }
 
+// The gradient of x has several correlations, all of stride 1, where the convolution has a larger
+// one.
 bool by_winograd(const Conv2dShape& s, const Correlation& c) {
   return s.winograd && s.stride_h * s.stride_w == 1 && conv::by_winograd(c);
+}
+
+bool weight_grad_by_winograd(const Conv2dShape& s, const Correlation& forward) {
+  return by_winograd(s, forward) && WinogradWork::pays(WinogradWork::weight_grad(forward), forward);
 }
 
 template <class T>
@@ -164,10 +171,14 @@ Conv2dWork conv2d_work(const Conv2dShape& s) {
                        static_cast<double>(s.kernel_h * s.kernel_w * (s.in_c / s.groups));
   Conv2dWork work{plain, plain, plain};
   const auto otherwise = [&](const Correlation& c, double& of) {
-    if (by_winograd(s, c)) of = static_cast<double>(s.batch) * conv::winograd_work(c);
+    if (!by_winograd(s, c)) return;
+    const WinogradWork w = WinogradWork::forward(c);
+    of = static_cast<double>(s.batch) * w.image + w.call;
   };
   otherwise(forward_correlation(s), work.forward);
   otherwise(input_correlation(s, 0, 0).c, work.input_grad);
+  if (const Correlation c = forward_correlation(s); weight_grad_by_winograd(s, c))
+    work.weight_grad = static_cast<double>(s.batch) * WinogradWork::weight_grad(c).image;
   return work;
 }
 
@@ -220,14 +231,18 @@ void conv2d_weight_grad(const Conv2dShape& s, const T* x, const T* dy, T* dw, bo
     return;
   }
   if (is_depthwise(s)) return conv::depthwise_weight_grad(s, x, dy, dw, accumulate, scratch);
+  if (const Correlation c = forward_correlation(s); weight_grad_by_winograd(s, c))
+    return conv::winograd_weight_grad(c, x, dy, dw, accumulate, scratch);
   conv::weight_grad(s, x, dy, dw, accumulate, scratch);
 }
 
 template <class T>
 std::size_t conv2d_weight_grad_scratch_bytes(const Conv2dShape& s) {
   if (s.batch * s.out_h() * s.out_w() == 0) return 0;
-  return is_depthwise(s) ? conv::depthwise_scratch_bytes<T>(s)
-                         : conv::weight_grad_scratch_bytes<T>(s);
+  if (is_depthwise(s)) return conv::depthwise_scratch_bytes<T>(s);
+  if (const Correlation c = forward_correlation(s); weight_grad_by_winograd(s, c))
+    return conv::winograd_weight_grad_scratch_bytes<T>(c);
+  return conv::weight_grad_scratch_bytes<T>(s);
 }
 
 #define EBB_CONV_FOR(T)                                                                 \

@@ -12,10 +12,11 @@
 // from the value in dw when accumulating). So results do not depend on threads or vector width, an
 // example's result not on its neighbours, and a weight gradient not on how the batch is cut.
 //
-// With `winograd`, y and dx of 3×3 kernels are rounded in other places (conv_winograd.hpp); the rest of
-// this holds for them too.
+// With `winograd`, results of 3×3 kernels are rounded in other places (conv_winograd.hpp); they depend
+// on no more than the others do.
 //
-// Scratch holds the packed weights and a few hundred KiB a thread; its size depends on the shape
+// Scratch holds the packed weights and a few hundred KiB a thread, with `winograd` four times the
+// weights and some MiB; its size depends on the shape
 // and on pool::threads() alone, and the thread count must not change between asking and calling.
 #pragma once
 
@@ -31,7 +32,7 @@ struct Conv2dShape {
   std::size_t dilation_h = 1, dilation_w = 1;
   std::size_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   std::size_t groups = 1;  // divides in_c and out_c
-  bool winograd = false;   // y and dx by conv_winograd.hpp where that is less work
+  bool winograd = false;   // 3×3 kernels by conv_winograd.hpp where that is less work
 
   std::size_t out_h() const;  // 0 where the kernel does not fit
   std::size_t out_w() const;

@@ -8,6 +8,8 @@
 
 namespace ebb::kernels::conv {
 
+inline std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
 struct ConvBlock {
   std::size_t image, images, row, rows, col, cols;
   std::size_t places() const { return images * rows * cols; }

@@ -40,8 +40,6 @@ struct CorrelationPlan {
   std::size_t image() const { return row() * (direct ? c.src_h : patch_h); }
 };
 
-inline std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
 inline CorrelationPlan plan_correlation(Correlation c, std::size_t element_bytes) {
   CorrelationPlan p{};
   const auto inside = [](std::ptrdiff_t origin, std::size_t extent, std::size_t size) {
