@@ -296,7 +296,7 @@ TEST(Conv, ValuesByWinogradOfLayers) {
                        .winograd = true};
   };
   for (const Conv2dShape& s :
-       {layer(2, 16, 300, 33), layer(40, 13, 16, 17), layer(5, 35, 40, 50), layer(3, 8, 70, 20)}) {
+       {layer(2, 16, 300, 33), layer(12, 15, 16, 17), layer(5, 35, 40, 50), layer(3, 11, 70, 40)}) {
     const Taken taken(s);
     EXPECT_TRUE(taken.forward && taken.input_grad) << show(s);
     for (std::int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
@@ -308,9 +308,9 @@ TEST(Conv, ValuesByWinogradOfLayers) {
   }
   EXPECT_TRUE(Taken(layer(5, 35, 40, 50)).weight_grad);
   // Nothing but padding; no images.
-  Conv2dShape none = layer(2, 0, 20, 20);
+  Conv2dShape none = layer(2, 0, 40, 40);
   none.in_w = 0;
-  none.pad_top = none.pad_bottom = none.pad_left = none.pad_right = 4;
+  none.pad_top = none.pad_bottom = none.pad_left = none.pad_right = 5;
   EXPECT_TRUE(Taken(none).forward);
   expect_right(Problem<float>(none, random), true);
   expect_right(Problem<float>(layer(0, 16, 32, 32), random), false);

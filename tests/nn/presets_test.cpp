@@ -209,7 +209,7 @@ TEST(Presets, ConvNetByWinogradSameBits) {
       [] {
         return nn::ConvNet(
             nn::Init(1),
-            {.channels = {20, 32}, .height = 8, .width = 8, .classes = 5, .winograd = true});
+            {.channels = {32, 48}, .height = 8, .width = 8, .classes = 5, .winograd = true});
       },
       classify, images(), true);
 }
@@ -228,9 +228,9 @@ void expect_winograd_close(Options o) {
 }
 TEST(Presets, WinogradIsClose) {
   expect_winograd_close<nn::ConvNet>(
-      nn::ConvNetOptions{.channels = {20, 32}, .height = 8, .width = 8, .classes = 5});
+      nn::ConvNetOptions{.channels = {32, 48}, .height = 8, .width = 8, .classes = 5});
   expect_winograd_close<nn::ResNet>(
-      nn::ResNetOptions{.channels = {20, 32}, .blocks = 2, .classes = 5});
+      nn::ResNetOptions{.channels = {32, 48}, .blocks = 2, .classes = 5});
 }
 TEST(Presets, LstmClassifierSameBits) {
   same_bits_everywhere(
