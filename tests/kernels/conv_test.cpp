@@ -228,16 +228,16 @@ Conv2dShape random_shape(Random& random) {
   return s;
 }
 
-// One that Winograd's algorithm takes.
+// One that Winograd's algorithm takes, as a rule.
 Conv2dShape random_winograd_shape(Random& random) {
   Conv2dShape s = random_shape(random);
   s.winograd = true;
   s.kernel_h = s.kernel_w = 3;
   s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = s.groups = 1;
-  s.in_h = 3 + random() % 15;
-  s.in_w = 3 + random() % 15;
-  s.in_c = 12 + random() % 40;
-  s.out_c = 12 + random() % 140;
+  s.in_h = 4 + random() % 17;
+  s.in_w = 4 + random() % 17;
+  s.in_c = 16 + random() % 40;
+  s.out_c = 16 + random() % 120;
   return s;
 }
 
@@ -274,7 +274,7 @@ TEST(Conv, ValuesByWinograd) {
   }
   EXPECT_GE(forward, 10);
   EXPECT_GE(input_grad, 10);
-  EXPECT_GE(weight_grad, 5);
+  EXPECT_GE(weight_grad, 3);
 }
 
 // A sum over so many channels that it is cut; more tiles than are taken at a time; an image of
