@@ -305,7 +305,7 @@ int main(int argc, char** argv) {
   const double peak = fma_peak();
   if (!json) {
     std::printf("FMA peak of one core: %.1f GFLOP/s\n", peak);
-    std::printf("%-30s %-11s %7s %8s %8s %8s %6s %6s %7s\n", "layer", "pass", "threads", "Ebb",
+    std::printf("%-40s %-11s %7s %8s %8s %8s %6s %6s %7s\n", "layer", "pass", "threads", "Ebb",
                 "dnn nhwc", "dnn any", "ratio", "%peak", "spread");
   }
   Mean plain, winograd;
@@ -324,7 +324,7 @@ int main(int argc, char** argv) {
               "\"unit\":\"GFLOP/s\",\"against\":\"oneDNN\",\"ratio\":%.3f}\n",
               l.name.c_str(), name(pass), threads, f.ebb, ratio);
         } else {
-          std::printf("%-30s %-11s %7d %8.1f %8.1f %8.1f %6.2f %5.0f%% %6.0f%%\n", l.name.c_str(),
+          std::printf("%-40s %-11s %7d %8.1f %8.1f %8.1f %6.2f %5.0f%% %6.0f%%\n", l.name.c_str(),
                       name(pass), threads, f.ebb, f.last, f.any, ratio,
                       100 * f.ebb / (peak * threads), 100 * f.spread);
         }
