@@ -1,7 +1,9 @@
 // Whole training steps: time, how much of the machine's multiply-adds they use, and memory without
 // a budget. Each row in a process of its own; the peak is measured around each.
 //
-//   bench_models [--quick] [--json] [--only=ROW,…]
+//   bench_models [--quick] [--json] [--only=ROW,…] [--rows=FILE]
+//
+// --rows: other sizes, in a file like benches/peers/rows.json.
 #include <algorithm>
 #include <string>
 
@@ -46,24 +48,31 @@ double best_peak() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (is_cell(argc, argv)) return 0;
   Report report("models", argc, argv);
+  std::vector<NamedRow> rows = table_rows();
+  bool judged = true;
+  for (int i = 1; i < argc; ++i)
+    if (const std::string argument = argv[i]; argument.starts_with("--rows=")) {
+      rows = rows_of_file(argument.substr(7));
+      judged = false;
+    }
   report.say("%-15s %10s %14s %8s %6s %9s %9s\n%-15s %10s %14s %8s %6s %9s %9s\n", "row", "ms",
              "a second", "GF/s", "peak", "arena", "process", "", "a step", "", "", "%", "MiB",
              "MiB");
-  for (const std::string& name : Row::names()) {
-    const char* const row = name.c_str();
+  for (const NamedRow& r : rows) {
+    const char* const row = r.name.c_str();
     if (!report.wanted(row)) continue;
     Cell cell;
-    cell.model = row;
+    cell.model = r.row.text();
     cell.steps = 2;
     cell.seconds = report.quick() ? 2 : 8;
     double peak = best_peak();
     const Outcome out = run(cell);
     peak = std::max(peak, best_peak());
     if (!out.ok()) {
-      report.check(name + ": runs", false, out.error.substr(0, 200));
+      report.check(r.name + ": runs", false, out.error.substr(0, 200));
       continue;
     }
     const double rate = out.flops / out.step_seconds / 1e9;
@@ -77,7 +86,7 @@ int main(int argc, char** argv) {
     report.metric(row, "peak of the process", static_cast<double>(out.peak), "B");
     const auto bar = std::find_if(std::begin(kBars), std::end(kBars),
                                   [&](const Bar& b) { return !std::strcmp(b.row, row); });
-    if (bar == std::end(kBars)) continue;
+    if (!judged || bar == std::end(kBars)) continue;
     if (mib(out.peak) > bar->mib)
       report.check(text("%s: process at most %.0f MiB", row, bar->mib), false,
                    text("%.1f MiB", mib(out.peak)));
@@ -86,4 +95,7 @@ int main(int argc, char** argv) {
                    text("%.0f%%", 100 * rate / peak));
   }
   return report.exit_code();
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "bench_models: %s\n", e.what());
+  return 1;
 }

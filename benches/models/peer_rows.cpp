@@ -26,7 +26,7 @@ struct EmbeddingSum {  // ids (batch, n) → (batch)
         hidden(init / "hidden", width, hidden_width, {.activation = Activation::relu}),
         head(init / "head", hidden_width, 1) {}
   Tensor operator()(const Tensor& ids) const {
-    return squeeze(head(hidden(sum(embedding(ids), {1}))), {1});
+    return squeeze(head(hidden(sum(embedding(ids), {1}))), 1);
   }
   void each(auto&& f) {
     f("embedding", embedding);

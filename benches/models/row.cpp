@@ -1,6 +1,9 @@
 #include "models/row.hpp"
 
 #include <charconv>
+#include <fstream>
+#include <iterator>
+#include <utility>
 
 #include "ebb/base/error.hpp"
 
@@ -53,31 +56,36 @@ std::vector<std::int64_t> whole_numbers(std::string_view text) {
   }
 }
 
-// The rows of a file, one after the other: f(name, row).
-void each_row(std::string_view file, auto&& f) {
-  for (std::size_t at = 1; (at = file.find('"', at)) != file.npos;) {
+// The rows of a file, in its order.
+std::vector<NamedRow> rows_in(std::string_view file) {
+  std::vector<NamedRow> all;
+  for (std::size_t at = 0; (at = file.find('"', at)) != file.npos;) {
     const std::size_t last = file.find('"', at + 1), begin = file.find('{', last),
                       end = file.find('}', begin);
-    f(file.substr(at + 1, last - at - 1), file.substr(begin, end + 1 - begin));
+    if (end == file.npos) return {};
+    all.push_back({std::string(file.substr(at + 1, last - at - 1)),
+                   Row(file.substr(begin, end + 1 - begin))});
     at = end;
   }
+  return all;
 }
 
 }  // namespace
 
 Row Row::named(std::string_view name) {
-  std::string_view found;
   for (const char* const file : {kFile, kMore})
-    each_row(file, [&](std::string_view n, std::string_view row) {
-      if (n == name) found = row;
-    });
-  if (found.empty()) throw Error("no row '" + std::string(name) + "' in benches/peers");
-  return Row(found);
+    for (NamedRow& r : rows_in(file))
+      if (r.name == name) return std::move(r.row);
+  throw Error("no row '" + std::string(name) + "' in benches/peers");
 }
 
-std::vector<std::string> Row::names() {
-  std::vector<std::string> all;
-  each_row(kFile, [&](std::string_view name, std::string_view) { all.emplace_back(name); });
+std::vector<NamedRow> table_rows() { return rows_in(kFile); }
+
+std::vector<NamedRow> rows_of_file(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<NamedRow> all = rows_in(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (all.empty())
+    throw Error("no rows in " + path + "; benches/peers/rows.json shows how they are written");
   return all;
 }
 

@@ -15,8 +15,8 @@ namespace ebb::zoo {
 class Row {
  public:
   explicit Row(std::string_view text) : text_(text) {}
-  static Row named(std::string_view name);  // of the file, or of the frontier
-  static std::vector<std::string> names();  // of the file, in its order
+  static Row named(std::string_view name);  // of the table, or of the frontier
+  const std::string& text() const { return text_; }
 
   std::string word(std::string_view key) const;
   std::int64_t number(std::string_view key) const;
@@ -28,5 +28,12 @@ class Row {
   [[noreturn]] void refuse(std::string_view key, const char* expected) const;
   std::string text_;
 };
+
+struct NamedRow {
+  std::string name;
+  Row row;
+};
+std::vector<NamedRow> table_rows();                           // of rows.json
+std::vector<NamedRow> rows_of_file(const std::string& path);  // of one like it
 
 }  // namespace ebb::zoo
