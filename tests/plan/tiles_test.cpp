@@ -60,6 +60,26 @@ TEST(Tiles, OnlyTheNodeAtThePeakGivesUpItsScratch) {
   EXPECT_NEAR(less.seconds, 24.2, 1e-9);
 }
 
+TEST(Tiles, RoomBetweenTwoPointsGoesToTiles) {
+  // Levels are walked four steps apart; what lies between comes with the budget.
+  Graph graph = graphs::chain(8);
+  Node& last = graph.nodes[7];
+  last.scratch = 1600;
+  last.tiles = {{1400, 1.02}, {1200, 1.04}, {1000, 1.06}, {800, 1.1},
+                {700, 1.15},  {600, 1.2},   {500, 1.3},   {400, 1.5}};
+  const Frontier frontier = search(graph, {});
+  const std::uint64_t beside = frontier.unlimited().load - 1600;
+  double before = 1e9;
+  for (const std::uint64_t scratch : {400, 500, 600, 700, 800, 1000, 1200, 1400, 1600}) {
+    const Schedule schedule = frontier.at(beside + scratch + 50);
+    EXPECT_EQ(check(graph, schedule, {}), "");
+    EXPECT_EQ(step_of(schedule, 7).scratch, scratch);
+    EXPECT_LE(schedule.load, beside + scratch + 50);
+    EXPECT_LT(schedule.seconds, before);
+    before = schedule.seconds;
+  }
+}
+
 TEST(Tiles, TheLeastScratchLowersTheMinimum) {
   Graph full = tiled_chain();
   for (Node& n : full.nodes) n.tiles.clear();

@@ -15,6 +15,7 @@ using Id = std::int32_t;
 inline constexpr Id kNone = -1;
 
 struct Tile {  // a way to run an op with less scratch, for the same bits
+  static constexpr std::size_t kToHalf = 4;  // so many steps lead to one with half of it
   std::uint64_t scratch = 0;
   double seconds = 0;
   bool operator==(const Tile&) const = default;

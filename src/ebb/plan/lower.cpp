@@ -1,6 +1,7 @@
 #include "ebb/plan/lower.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ebb/optim/update_ops.hpp"
 #include "ebb/trace/by_rows.hpp"
@@ -166,8 +167,8 @@ class Lowering {
     if (!stream_ || !cut) return;
     const Spec& param = trace_.values[call.out[0]].spec;
     const std::int64_t elements = param.size();
-    Lowered::Stream s{static_cast<Id>(out_.graph.nodes.size()), *cut, kPiece, by_rows != nullptr,
-                      {}};
+    Lowered::Stream s{
+        static_cast<Id>(out_.graph.nodes.size()), *cut, kPiece, by_rows != nullptr, {}};
     if (by_rows) s.piece = by_rows->at_once * (elements / param.shape[0]);
     std::uint64_t bytes = 0;
     for (std::size_t k = 0; k < call.out.size(); ++k) {
@@ -245,15 +246,15 @@ class Lowering {
 
   bool in_the_arena(Id b) const { return out_.sum_of[b] == kNone && out_.result_of[b] == kNone; }
 
-  // Half the scratch, a quarter, … down to the least the op can run with.
+  // Less and less scratch, down to the least the op can run with.
   static void tiles(Node& n, const Call& call, const std::vector<Spec>& specs) {
     const ops::OpType& type = call.op.type();
     if (!type.least_scratch) return;
     const std::uint64_t least = aligned(type.least_scratch(call.op.attributes(), specs));
     for (std::uint64_t bytes = n.scratch; bytes > least;) {
-      bytes = std::max(least, aligned(bytes / 2));
-      n.tiles.push_back(
-          {bytes, n.seconds * type.slowdown(call.op.attributes(), specs, bytes)});
+      const auto less = static_cast<double>(bytes) / std::exp2(1.0 / Tile::kToHalf);
+      bytes = std::max(least, aligned(static_cast<std::uint64_t>(less)));
+      n.tiles.push_back({bytes, n.seconds * type.slowdown(call.op.attributes(), specs, bytes)});
     }
   }
 

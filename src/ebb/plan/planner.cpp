@@ -477,7 +477,7 @@ class Planner {
         std::uint64_t most = 0;
         for (const auto& points : best.passes)
           most = std::max(most, Candidate::point(points, limit[at]).load);
-        limit[at] = most - 1;
+        limit[at] = limit[at] > most ? most : most - 1;  // first without more scratch for tiles
         continue;
       }
       finish(result, best, limit[at], std::move(programs), arena);
@@ -499,6 +499,9 @@ class Planner {
       p.result_specs.push_back(passes_.whole().values[id].spec);
     p.carry_bytes = c.carry;
     p.way = way_of(c, c.fixed + arena, c.sample(load));
+    p.way.seconds -= c.seconds(load);  // tiles may have more scratch than the points told
+    for (std::size_t i = 0; i < p.programs.size(); ++i)
+      p.way.seconds += p.programs[i].schedule.seconds * c.times(i);
     if (p.way.mixed)
       p.approximate = fmt::format("each part is a batch of its own: {}", passes_.split().mixed);
     if (c.levers.stored != DType::f32) {

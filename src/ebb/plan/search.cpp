@@ -68,21 +68,23 @@ struct Frontier::Record {
     return result;
   }
 
-  void enlarge(Entry& entry, Schedule& schedule, std::uint8_t level) const;
+  void enlarge(Entry& entry, Schedule& schedule, std::uint64_t most) const;
 };
 
-// Gives each node back as much scratch as there is room for under the load, since only those at
-// the peak need less.
-void Frontier::Record::enlarge(Entry& entry, Schedule& schedule, std::uint8_t level) const {
+// Gives each node back as much scratch as there is room for: under the load, since only those at
+// the peak need less, or under `most`, if that is more.
+void Frontier::Record::enlarge(Entry& entry, Schedule& schedule, std::uint64_t most) const {
+  most = std::max(most, schedule.load);
   const Graph& graph = graphs.front();
+  std::vector<std::uint8_t> before = entry.levels;
   const std::vector<std::uint64_t> load = loads(graph, schedule);
   std::vector<std::uint64_t> room(graph.nodes.size(), ~std::uint64_t{0});
   for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
     const Step& step = schedule.steps[i];
     if (step.kind != Step::Kind::run) continue;
-    room[step.node] = std::min(room[step.node], schedule.load - load[i] + step.scratch);
+    room[step.node] = std::min(room[step.node], most - load[i] + step.scratch);
   }
-  entry.levels.assign(graph.nodes.size(), level);
+  if (entry.levels.empty()) entry.levels.assign(graph.nodes.size(), level_of[entry.order]);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     std::uint8_t& at = entry.levels[n];
@@ -90,10 +92,10 @@ void Frontier::Record::enlarge(Entry& entry, Schedule& schedule, std::uint8_t le
     while (at > 0 && (at > 1 ? node.tiles[at - 2].scratch : node.scratch) <= room[n]) --at;
   }
   Schedule larger = this->schedule(entry);
-  if (larger.load <= schedule.load && larger.seconds <= schedule.seconds) {
+  if (larger.load <= most && larger.seconds <= schedule.seconds) {
     schedule = std::move(larger);
   } else {  // transfers that end later hold their bytes longer
-    entry.levels.clear();
+    entry.levels = std::move(before);
   }
 }
 
@@ -106,13 +108,17 @@ Schedule Frontier::at(std::uint64_t budget) const {
       std::upper_bound(points_.begin(), points_.end(), budget,
                        [](std::uint64_t bytes, const Point& point) { return bytes < point.load; });
   if (after == points_.begin()) throw std::out_of_range("plan: budget below the smallest load");
-  return schedule(static_cast<std::size_t>(after - points_.begin()) - 1);
+  Record::Entry entry = record_->entries[static_cast<std::size_t>(after - points_.begin()) - 1];
+  Schedule schedule = record_->schedule(entry);
+  if (budget > schedule.load && record_->level_of[entry.order] > 0)
+    record_->enlarge(entry, schedule, budget);
+  return schedule;
 }
 
 namespace {
 
-constexpr Id kOrders = 2000;            // nodes: up to here two orders are followed
-constexpr std::size_t kMostLevels = 6;  // of tiles: down to a 64th of the scratch
+constexpr Id kOrders = 2000;                            // nodes: up to here two orders are followed
+constexpr std::size_t kMostLevels = 6 * Tile::kToHalf;  // of tiles: down to a 64th of the scratch
 
 // What the extras of a plan come to.
 Frontier::Point told(const Ordered& g, const Extras& extras) {
@@ -142,8 +148,12 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
   std::vector<std::unique_ptr<Walk>> walks;
   // Walks share the work: a large graph is walked with all the scratch and with the least, so that
   // both reach their lowest load, and what lies between comes from enlarging.
-  const std::size_t stride = nodes > kShaken ? std::max<std::size_t>(levels, 1) : 1;
-  for (std::size_t level = 0; level <= levels; level += stride) {
+  std::vector<std::size_t> walked;
+  for (std::size_t level = 0; level < levels && (level == 0 || nodes <= kShaken);
+       level += Tile::kToHalf)
+    walked.push_back(level);
+  walked.push_back(levels);
+  for (const std::size_t level : walked) {
     if (level > 0) {
       const std::vector<std::uint8_t> all(graph.nodes.size(), static_cast<std::uint8_t>(level));
       record->graphs.push_back(Frontier::Record::at_levels(graph, all));
@@ -174,7 +184,7 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
     point.seconds = plan.seconds;
     if (const std::uint8_t level = record->level_of[plan.order]; level > 0) {
       Schedule schedule = record->schedule(entry);
-      record->enlarge(entry, schedule, level);
+      record->enlarge(entry, schedule, 0);
       point.load = schedule.load;
       point.seconds = schedule.seconds;
     }
