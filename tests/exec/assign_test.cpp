@@ -50,6 +50,25 @@ TEST(Assigned, InputsViewsAndOtherVariables) {
   EXPECT_EQ(values(twin.value()), values(source.value()));
 }
 
+// Running statistics are made before the loss looks at its labels.
+TEST(Assigned, AStepThatFailsAssignsNothing) {
+  nn::BatchNorm norm(nn::Init(1), 3);
+  Variable w("w", Tensor::ones({5, 3}));
+  optim::Sgd sgd({w});
+  const BatchSpec spec{{"x", Spec{{2, 3}}}, {"y", Spec{{2}, DType::i64}}};
+  auto step = compile(spec, {}, [&](const Batch& b) {
+    return sgd.minimize(linear_cross_entropy(norm(b["x"]), w, b["y"]));
+  });
+  const Tensor x = Tensor::of({{1, 2, 3}, {4, 5, 6}});
+  EXPECT_THROW(step(Batch{{"x", x}, {"y", Tensor::full({2}, 9, DType::i64)}}), Error);
+  EXPECT_EQ(values(norm.running_mean.value()), std::vector<float>(3, 0));
+  EXPECT_EQ(values(norm.running_var.value()), std::vector<float>(3, 1));
+  EXPECT_EQ(values(w.value()), std::vector<float>(15, 1));
+  step(Batch{{"x", x}, {"y", Tensor::full({2}, 4, DType::i64)}});
+  EXPECT_NE(values(norm.running_mean.value()), std::vector<float>(3, 0));
+  EXPECT_EQ(sgd.steps(), 1);
+}
+
 TEST(Assigned, AnOldValueReadAfterItsReplacement) {
   Variable v = variable("v", {4});
   const std::vector<float> before = values(v.value());

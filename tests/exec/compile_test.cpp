@@ -9,6 +9,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/exec/input_gradients.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
@@ -18,6 +19,8 @@
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "ebb/tensor/npy.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
@@ -368,6 +371,45 @@ TEST(Compile, WrongInputsAreRefusedByName) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(), "compiled step: input y is i32(4, 48), it was compiled for f32(4, 48)");
   }
+}
+
+TEST(Compile, ValuesThatAreNotThereYet) {
+  const BatchSpec spec{{"x", Spec{{2, 3}}}};
+  const auto refused = [&](auto fn) {
+    const std::string said = test::error_of([&] { compile(spec, {}, fn); });
+    EXPECT_NE(said.find("only known when the compiled step runs"), std::string::npos) << said;
+  };
+  refused([](const Batch& b) {
+    const Variable w("w", b["x"]);
+    return sum(b["x"]);
+  });
+  refused([](const Batch& b) {
+    return input_gradients([](const Tensor& row) { return row * row; }, b["x"]);
+  });
+  refused([&](const Batch& b) {
+    auto inner = compile(spec, {}, [](const Batch& q) { return q["x"] * 2.0; });
+    return inner(b);
+  });
+  refused([](const Batch& b) {
+    save_npy("never.npy", b["x"]);
+    return sum(b["x"]);
+  });
+}
+
+TEST(Compile, ClippingIsSetBefore) {
+  Variable w("w", Tensor::of({1, 2}));
+  optim::Sgd sgd({w}, {.lr = 1});
+  auto step = compile({{"x", Spec{{2}}}}, {}, [&](const Batch& b) {
+    return sgd.minimize(mse(w.value(), b["x"]));
+  });
+  const Batch batch{{"x", Tensor::of({3, 4})}};
+  step(batch);
+  sgd.clip_norm(1e-9);
+  const std::vector<float> before = w.value().to_vector<float>();
+  EXPECT_EQ(test::error_of([&] { step(batch); }),
+            "sgd: clipping was changed after the step was compiled, which does not know of it; set "
+            "it before, or compile anew");
+  EXPECT_EQ(w.value().to_vector<float>(), before);
 }
 
 }  // namespace

@@ -245,7 +245,7 @@ TEST(Optimizer, SaysWhatIsWrong) {
             "sgd: the loss depends on none of the parameters");
   EXPECT_EQ(error_of([&] { optim::Sgd({}, {}); }), "sgd: there are no parameters to train");
   EXPECT_EQ(error_of([&] { optim::Adam({w}, {.lr = -1}); }),
-            "optimizer: lr is -1, expected a number above 0");
+            "optimizer: lr is -1, expected a number from 0 on");
   EXPECT_EQ(error_of([&] { optim::Adam({w}, {.beta1 = 1}); }),
             "optimizer: beta1 is 1, expected at least 0 and below 1");
   EXPECT_EQ(error_of([&] { optim::Sgd({w}, {.nesterov = true}); }),
@@ -302,6 +302,23 @@ TEST(Plateau, LowersTheRateWhenProgressStops) {
   EXPECT_EQ(plateau.observe(9), 1);
   EXPECT_EQ(plateau.observe(9), 0.5);
   EXPECT_EQ(plateau.observe(8), 0.5);
+}
+
+// A schedule may end at 0, and a run may take a step too many: it changes nothing.
+TEST(Optimizer, ARateOfZero) {
+  Variable w("w", Tensor::of({1, 2}));
+  optim::AdamW adam({w}, {.lr = 0.1, .weight_decay = 0.1});
+  adam.set_schedule(optim::warmup_cosine(0.1, 1, 3));
+  std::vector<float> before;
+  for (int i = 0; i < 5; ++i) {
+    Tape tape;
+    before = w.value().to_vector<float>();
+    adam.minimize(mse(w.value(), Tensor::of({3, 4})));
+  }
+  EXPECT_EQ(w.value().to_vector<float>(), before);
+  EXPECT_EQ(adam.steps(), 5);
+  adam.set_lr(0);
+  EXPECT_EQ(adam.lr(), 0);
 }
 
 }  // namespace

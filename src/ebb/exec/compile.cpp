@@ -328,6 +328,7 @@ Compiled& Compiled::operator=(Compiled&&) noexcept = default;
 
 exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
   State& s = *state_;
+  for (const Tensor& t : inputs) t.check_known();
   for (const State::Entry& e : s.entries)  // which says so: no other shape goes on from a mixture
     if (e.executor->torn()) return *e.executor;
   const auto& known = s.entries.empty() ? s.first : s.entries.front().inputs;

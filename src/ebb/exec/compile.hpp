@@ -8,7 +8,9 @@
 //
 // The function is called with symbols when a shape is first seen, and never with data: it says what
 // to compute. It may give back a Loss, a Tensor, or several tensors. A step with an optimizer, an
-// evaluation and gradients by inputs (`gradients`) are compiled alike.
+// evaluation and gradients by inputs (`gradients`) are compiled alike. Layers act as training or
+// evaluation says when a shape is first seen, so compile one step for each. Random draws go on with the
+// optimizer's steps: without one, every call draws the same until random::next_step().
 #pragma once
 
 #include <functional>

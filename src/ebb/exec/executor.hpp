@@ -1,6 +1,6 @@
 // Runs a Plan: one arena, a fixed list of actions, all threads, no allocation after it is built.
 //
-// A step that fails leaves parameters and optimizer as they were: results are assigned at its end,
+// A step that fails leaves all variables as they were: what the function assigns waits for its end,
 // and what lies in the spill file is written beside the old and switched. Where the plan updates a
 // parameter inside the backward pass and something fails after that, the step is torn: the executor
 // says so and refuses to go on, rather than train a mixture.

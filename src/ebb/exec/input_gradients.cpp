@@ -98,6 +98,7 @@ class Chunks {
 
 Tensor input_gradients(const RowFunction& fn, const Tensor& x,
                        const InputGradientOptions& options) {
+  x.check_known();
   Chunks chunk(fn, x.spec(), options);
   Tensor out = Tensor::uninitialized(x.spec(), "input_gradients");
   chunk.each([&](std::int64_t begin, std::int64_t end, std::int64_t) {

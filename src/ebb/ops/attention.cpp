@@ -425,9 +425,10 @@ Spec RotaryOp::shape(const Spec& x) const {
   if (x.rank() != 3 && x.rank() != 4)
     refuse(name, fmt::format("{} is not (batch, positions, heads * size)", to_string(x)));
   const std::int64_t width = rows::product_from(x.shape, 2);
-  if (heads < 1 || size < 2 || size % 2 != 0 || heads * size > width)
-    refuse(name, fmt::format("{} heads of size {} do not fit {}: sizes are even", heads, size,
-                             to_string(x)));
+  if (heads < 1 || heads * size > width)
+    refuse(name, fmt::format("{} heads of size {} do not fit {}", heads, size, to_string(x)));
+  if (size < 2 || size % 2 != 0)
+    refuse(name, fmt::format("the size of a head is {}, expected an even number", size));
   if (size > static_cast<std::int64_t>(kernels::kMaxRotarySize))
     refuse(name, fmt::format("the size of a head is {}, expected at most {}", size,
                              kernels::kMaxRotarySize));

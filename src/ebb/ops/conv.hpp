@@ -7,7 +7,8 @@
 // bias. 16-bit images are widened some at a time (conv_pieces.hpp); with a weight of f32 the result
 // is f32.
 //
-// `winograd` changes 3×3 kernels of stride and dilation 1 without groups, from some 12 channels on:
+// `winograd` changes 3×3 kernels of stride and dilation 1 without groups, from some 12 channels on,
+// more where the images are small or their sides no multiples of 4 (and by shape alone):
 // they are convolved by Winograd's algorithm, from 64 channels on in less than half the time
 // (./bench kernels), with rounding errors up to twice those of the plain sum. It is made for batches: a
 // single small image of many channels takes longer. Numbers beyond 1e36 overflow, and an infinity or

@@ -26,6 +26,11 @@ void check_positive(const char* what, double value) {
     throw Error(fmt::format("optimizer: {} is {}, expected a number above 0", what, value));
 }
 
+void check_lr(const char* what, double value) {  // 0: a step that changes no parameter
+  if (!(value >= 0 && value < kUnlimited))
+    throw Error(fmt::format("optimizer: {} is {}, expected a number from 0 on", what, value));
+}
+
 // One chain over the parameters, each by itself: so a compiled step can add them up as they come.
 double squares(const Entry& entry) {
   const std::size_t bytes = entry.index_spec
@@ -66,7 +71,7 @@ Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, 
       clip_value_(kUnlimited),
       clip_norm_(kUnlimited),
       scale_(rule_, half.loss_scale) {
-  check_positive("lr", lr);
+  check_lr("lr", lr);
   if (params_.empty()) throw Error(fmt::format("{}: there are no parameters to train", rule_));
   check_distinct(rule_.c_str(), params_);
   for (std::size_t i = 0; i < params_.size(); ++i) {
@@ -97,7 +102,7 @@ Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, 
 }
 
 void Optimizer::set_lr(double lr) {
-  check_positive("lr", lr);
+  check_lr("lr", lr);
   schedule_ = nullptr;
   lr_ = lr;
 }
@@ -249,7 +254,7 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
   const std::int64_t taken = steps();
   if (schedule_) {
     lr_ = schedule_(taken);
-    check_positive("the lr of the schedule", lr_);
+    check_lr("the lr of the schedule", lr_);
   }
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
   if (scale != 0)
@@ -274,7 +279,7 @@ void Optimizer::prepare(std::span<std::byte> rule) {
   scale_.own();
   if (schedule_) {
     lr_ = schedule_(steps());
-    check_positive("the lr of the schedule", lr_);
+    check_lr("the lr of the schedule", lr_);
   }
   write_rule(rule, lr_, steps() + 1);
 }
@@ -317,7 +322,14 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
 
   const Tensor rule =
       tracer.before_step(rule_.c_str(), {{static_cast<std::int64_t>(rule_bytes())}, DType::u8},
-                         [this](std::span<std::byte> to) { prepare(to); });
+                         [this, value = clip_value_, norm = clip_norm_](std::span<std::byte> to) {
+                           if (clip_value_ != value || clip_norm_ != norm)
+                             throw Error(fmt::format(
+                                 "{}: clipping was changed after the step was compiled, which does "
+                                 "not know of it; set it before, or compile anew",
+                                 rule_));
+                           prepare(to);
+                         });
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {
     if (!sums[i]) continue;

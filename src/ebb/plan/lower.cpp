@@ -115,6 +115,9 @@ class Lowering {
     std::vector<int> times(trace_.values.size());
     for (const trace::Assign& a : trace_.assigns) ++times[a.value];
     for (const trace::Assign& a : trace_.assigns) {
+      // What the forward pass assigns waits for the end of the step: a bad label may yet stop it.
+      const Variable& variable = trace_.variables[a.variable];
+      if (!variable.trainable() && variable.category() != Category::optimizer) continue;
       const Id target = variable_[a.variable];
       if (target != kNone && out_.buffer_of[a.value] == kNone && last_read_[a.value] == kNone &&
           times[a.value] == 1 && may_lie_in(a.value, target) &&

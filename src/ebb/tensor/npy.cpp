@@ -145,6 +145,7 @@ Tensor load_npy(const std::string& path) {
 }
 
 void save_npy(const std::string& path, const Tensor& tensor) {
+  tensor.check_known();
   const std::string front = preamble_of(path, tensor.spec());
   AtomicFile out(path);
   out.file().write(front);
@@ -183,6 +184,7 @@ NpyWriter::NpyWriter(const std::string& path, const Spec& spec) : file_(path), s
 }
 
 void NpyWriter::append(const Tensor& rows) {
+  rows.check_known();
   if (rows.dtype() != spec_.dtype || written_ + rows.spec().bytes() > spec_.bytes())
     throw Error(fmt::format("npy: {} does not go on a file of {} that has {} bytes so far",
                             to_string(rows.spec()), to_string(spec_), written_));

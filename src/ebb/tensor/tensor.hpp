@@ -142,6 +142,7 @@ class Tensor {
   }
   void renew() { value_->id = Value::next_id(); }
   Tensor copy(const char* site = "copy") const;
+  void check_known() const;  // throws where it is a symbol, inside a function that is compiled
 
  private:
   const Value& value() const {
@@ -149,7 +150,6 @@ class Tensor {
     return *value_;
   }
   [[noreturn]] static void empty();
-  void check_known() const;
   void check_dtype(DType wanted) const;
   void check_single() const;
 

@@ -40,6 +40,7 @@ std::shared_ptr<const First> zeros_first() {
 
 Variable::Variable(std::string name, const Tensor& initial, bool trainable, Category category)
     : Variable(std::move(name), initial.spec(), nullptr, trainable, category) {
+  initial.check_known();
   set(owned(initial, category));
 }
 
