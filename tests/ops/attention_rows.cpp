@@ -246,7 +246,7 @@ void add_rotary(const std::string& name, const Shape& shape, RotaryOptions o, st
 OP_ROW(
     "rotary odd size", .op = "rotary", .inputs = {f(2, 3, 6)},
     .call = [](const Tensors& in) { return rotary(in[0], {.heads = 2}); },
-    .refused = "rotary: 2 heads of size 3 do not fit f32(2, 3, 6): sizes are even");
+    .refused = "rotary: the size of a head is 3, expected an even number");
 OP_ROW(
     "rotary heads do not divide", .op = "rotary", .inputs = {f(2, 3, 14)},
     .call = [](const Tensors& in) { return rotary(in[0], {.heads = 4}); },
