@@ -12,12 +12,12 @@
 // from the value in dw when accumulating). So results do not depend on threads or vector width, an
 // example's result not on its neighbours, and a weight gradient not on how the batch is cut.
 //
-// With `winograd`, results of 3×3 kernels are rounded in other places (conv_winograd.hpp); they depend
-// on no more than the others do.
+// With `winograd`, results of 3×3 kernels are rounded in other places (conv_winograd.hpp); they
+// depend on no more than the others do.
 //
 // Scratch holds the packed weights and a few hundred KiB a thread, with `winograd` four times the
-// weights and some MiB; its size depends on the shape
-// and on pool::threads() alone, and the thread count must not change between asking and calling.
+// weights and some MiB; its size depends on the shape and on pool::threads() alone, and the thread
+// count must not change between asking and calling.
 #pragma once
 
 #include <cstddef>

@@ -8,11 +8,12 @@
 // is f32.
 //
 // `winograd` changes 3×3 kernels of stride and dilation 1 without groups, from some 12 channels on,
-// more where the images are small or their sides no multiples of 4 (and by shape alone):
-// they are convolved by Winograd's algorithm, from 64 channels on in less than half the time
-// (./bench kernels), with rounding errors up to twice those of the plain sum. It is made for batches: a
-// single small image of many channels takes longer. Numbers beyond 1e36 overflow, and an infinity or
-// NaN in x spoils all outputs of the tiles of 4×4 that see it, up to four. Everything else is convolved as ever.
+// more where the images are small or their sides no multiples of 4 (and by shape alone): they are
+// convolved by Winograd's algorithm, with rounding errors up to twice those of the plain sum. From
+// 64 channels on that takes less than half the time, for the weight's gradient half of it to all
+// (./bench kernels). It is made for batches: a single small image of many channels takes longer.
+// Numbers beyond 1e36 overflow, and an infinity or NaN in x spoils all outputs of the tiles of 4×4
+// that see it, up to four. Everything else is convolved as ever.
 #pragma once
 
 #include <array>
