@@ -1,6 +1,8 @@
 // A compiled step whose spill file fails: a clear error, and never a mixture.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include <filesystem>
 
 #include <cstring>
@@ -66,15 +68,15 @@ std::uint64_t smallest() {
 
 TEST(SpillFaults, TheSmallestPlanSpillsAndGivesTheSameBits) {
   Trial loose, tight;
-  auto step = loose.compiled({});
+  {
+    auto step = loose.compiled({});
+    for (int i = 0; i < 4; ++i) step(loose.batch);
+  }
   CompileOptions options = kSpilling;
   options.memory = ByteSize{smallest()};
   auto spilled = tight.compiled(options);
   ASSERT_GT(spilled.plan().way.written, 0u);
-  for (int i = 0; i < 4; ++i) {
-    step(loose.batch);
-    spilled(tight.batch);
-  }
+  for (int i = 0; i < 4; ++i) spilled(tight.batch);
   EXPECT_EQ(loose.bytes(), tight.bytes());
 }
 
@@ -146,7 +148,8 @@ TEST(SpillFaults, AFailedTransferLeavesNoMixture) {
       Trial run;
       CompileOptions options = kSpilling;
       options.memory = ByteSize{smallest()};  // errors bring in code that was not there before
-      auto step = run.compiled(options);
+      std::optional made = run.compiled(options);
+      auto& step = *made;
       step(run.batch);
       const auto before = run.bytes();
       const file_faults::Guard guard;
@@ -173,6 +176,7 @@ TEST(SpillFaults, AFailedTransferLeavesNoMixture) {
       EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
       EXPECT_EQ(run.adam.steps(), 1);
       step(run.batch);  // goes on as if nothing had been
+      made.reset();  // and its budget
       Trial again;
       auto same = again.compiled({});
       same(again.batch);

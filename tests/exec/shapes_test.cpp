@@ -107,7 +107,9 @@ TEST(Shapes, WhatTheProgramAssignsIsFoundByAllOfThem) {
   const std::vector<Bytes> expected = eager(shapes, assign);
   Trial trial;
   CompileOptions options = Trial::tight([&](auto o) { return trial.compiled(o); });
-  options.memory.bytes += trial.model.first.weight.spec().bytes();  // what is assigned waits there
+  const std::uint64_t more = 2 * trial.model.first.weight.charge();  // what is assigned waits there
+  const memory::Room room(more);
+  options.memory.bytes += more;
   auto step = trial.compiled(options);
   ASSERT_TRUE(step.plan().way.state_spilled);
   int i = 0;
@@ -125,14 +127,12 @@ TEST(Shapes, AModelThatIsInTheFileCanBeEvaluatedAsSmall) {
   });
   Trial trial;
   auto step = trial.compiled(Trial::tight([&](auto o) { return trial.compiled(o); }));
+  // In the one budget that does for both: the step is planned anew where the evaluation asks for it.
   auto evaluate = trial.evaluation(Trial::tight([&](auto o) { return trial.evaluation(o); }));
-  ASSERT_TRUE(step.plan().way.state_spilled);
-  ASSERT_TRUE(evaluate.plan().way.state_spilled) << evaluate.plan();
+  ASSERT_TRUE(step.plan().way.state_spilled) << step.plan();
   for (int i = 0; i < 3; ++i) {
     step(batch(64, i));
     EXPECT_EQ(evaluate(batch(64, 100)).to_vector<float>(), logits[i]);
-    for (const nn::Dense* d : {&trial.model.first, &trial.model.second})
-      EXPECT_FALSE(d->weight.in_memory());
     EXPECT_EQ(trial.bytes(), expected[i]);
   }
 }

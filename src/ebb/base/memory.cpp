@@ -1,6 +1,7 @@
 #include "ebb/base/memory.hpp"
 
 #include <fmt/core.h>
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -11,8 +12,10 @@
 #include <mutex>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/process.hpp"
 
 namespace ebb {
 namespace {
@@ -22,15 +25,17 @@ struct alignas(memory::kAlignment) Block {
   Block* previous;
   Block* next;
   std::size_t bytes;  // as asked for
+  std::size_t charge;  // of the process: what it may have in memory
   const char* site;
   Scope::Id scope;
   std::uint16_t size_class;
   Category category;
+  std::uint8_t promise;  // it is drawn from; 0: the program's own
 };
 static_assert(sizeof(Block) == 64);
 
-constexpr std::size_t kMapped = std::size_t{1}
-                                << 20;  // from here on blocks are mappings of their own
+// From here on blocks are mappings of their own: what is given back leaves the process.
+constexpr std::size_t kMapped = std::size_t{128} << 10;
 constexpr std::size_t kHuge = std::size_t{2} << 20;  // and from here on begin at a huge page
 constexpr std::uint64_t kSlack = std::uint64_t{16} << 20;
 constexpr int kClasses = 16 + 8 * 38;
@@ -53,6 +58,14 @@ std::size_t class_size(int c) {
 
 thread_local Scope::Id this_scope = 0;
 thread_local Category this_category = Category::activations;
+thread_local std::uint8_t this_promise = 0;
+thread_local bool this_plans = false;
+
+struct Promised {
+  const char* who = nullptr;  // null: free
+  std::uint64_t bytes = 0, drawn = 0;
+  std::uint64_t taken() const { return std::max(bytes, drawn); }
+};
 
 struct ScopeEntry {
   std::string path, opened;
@@ -66,6 +79,8 @@ struct State {
   std::array<std::uint64_t, kClasses> used_at{};  // tick of the last use of a class
   std::uint64_t tick = 0;
   std::uint64_t kept_bytes = 0, held_bytes = 0, limit = 0, system_calls = 0;
+  std::uint64_t process_limit = 0;
+  std::array<Promised, 64> promises{};  // the first: what the program holds of its own
   Usage total;
   std::array<Usage, kCategories> categories{};
   std::array<std::uint64_t, kCategories> at_peak{};
@@ -75,7 +90,16 @@ struct State {
   std::uint64_t takes = 0, fail_at = 0;
   bool fail_forever = false, failed = false;
 
-  State() { live.previous = live.next = &live; }
+  State() {
+    live.previous = live.next = &live;
+    promises[0].who = "the program's own tensors";
+  }
+
+  std::uint64_t taken() const {
+    std::uint64_t sum = 0;
+    for (const Promised& p : promises) sum += p.taken();
+    return sum;
+  }
 };
 
 State& state() {
@@ -140,8 +164,8 @@ void trim_locked(State& s, std::uint64_t keep) {
     while (s.kept[oldest] && s.kept_bytes > keep) {
       Block* block = s.kept[oldest];
       s.kept[oldest] = block->next;
-      s.kept_bytes -= size;
-      s.held_bytes -= size;
+      s.kept_bytes -= block->charge;
+      s.held_bytes -= block->charge;
       system_give(block, size);
     }
   }
@@ -152,6 +176,7 @@ void enter(State& s, Block* block) {
   block->next = &s.live;
   block->previous->next = block;
   s.live.previous = block;
+  s.promises[block->promise].drawn += block->charge;
   auto& scope = s.scopes[block->scope].usage;
   scope.live += block->bytes;
   scope.peak = std::max(scope.peak, scope.live);
@@ -168,6 +193,7 @@ void enter(State& s, Block* block) {
 void leave(State& s, Block* block) {
   block->previous->next = block->next;
   block->next->previous = block->previous;
+  s.promises[block->promise].drawn -= block->charge;
   s.scopes[block->scope].usage.live -= block->bytes;
   s.categories[static_cast<int>(block->category)].live -= block->bytes;
   s.total.live -= block->bytes;
@@ -207,20 +233,25 @@ std::vector<Holding> holdings_locked(State& s, std::size_t most) {
 }
 
 [[noreturn]] void refuse(State& s, std::size_t bytes, const char* site, const char* by) {
-  std::string holders;
+  std::string holders, by_promise;
   for (const Holding& h : holdings_locked(s, 3))
     holders += fmt::format("{}{} in {}{}{} ({})", holders.empty() ? "" : ", ", readable(h.bytes),
                            name(h.category), h.scope.empty() ? "" : " of ", h.scope,
                            h.site.substr(0, h.site.find(' ')));
   if (holders.empty()) holders = "nothing";
+  for (std::size_t p = 1; p < s.promises.size(); ++p)
+    if (s.promises[p].bytes > s.promises[p].drawn)
+      by_promise += fmt::format("{}{} for {}", by_promise.empty() ? "; set aside: " : ", ",
+                                readable(s.promises[p].bytes - s.promises[p].drawn),
+                                s.promises[p].who);
   throw OutOfMemory(fmt::format(
-      "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}; "
+      "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}{}; "
       "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help",
       site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes),
       s.held_bytes - s.kept_bytes,
       s.limit ? fmt::format("the limit is {} ({} bytes){}", readable(s.limit), s.limit, by)
               : fmt::format("no limit is set{}", by),
-      holders));
+      holders, by_promise));
 }
 
 Scope::Id child(State& s, Scope::Id parent, std::string_view part, std::string_view file,
@@ -304,13 +335,36 @@ void check_fault(State& s, std::size_t bytes, const char* site) {
   if (bytes > (std::size_t{1} << 46)) refuse(s, bytes, site, "; no machine has that much");
 }
 
+// Whether so much more, for this promise, leaves all others theirs; what is kept for reuse goes back
+// where the process would hold too much.
+void admit(State& s, std::size_t bytes, std::uint64_t charge, std::uint64_t from_system,
+           std::uint8_t promise, const char* site) {
+  if (!s.limit || this_plans) return;
+  const Promised& p = s.promises[promise];
+  const std::uint64_t more = std::max(p.bytes, p.drawn + charge) - p.taken();
+  if (s.taken() + more > s.limit) refuse(s, bytes, site, "");
+  const std::uint64_t live = s.held_bytes - s.kept_bytes;
+  if (s.held_bytes + from_system > s.limit && from_system)
+    trim_locked(s, s.limit > live + from_system ? s.limit - live - from_system : 0);
+}
+
+constexpr std::uint64_t kMuch = std::uint64_t{1} << 20;  // a request that is worth a look at the system
+
 // From the system, within the limit; what is kept for reuse is given back before it refuses.
 template <class Take>
-Block* from_system(State& s, std::size_t bytes, std::size_t size, const char* site, Take&& take) {
-  if (s.limit && s.held_bytes + size > s.limit) {
-    const std::uint64_t lived = s.held_bytes - s.kept_bytes;
-    if (lived + size > s.limit) refuse(s, bytes, site, "");
-    trim_locked(s, s.limit - lived - size);
+Block* from_system(State& s, std::size_t bytes, std::uint64_t charge, const char* site,
+                   Take&& take) {
+  admit(s, bytes, charge, charge, this_promise, site);
+  if (s.process_limit && !this_plans && charge >= kMuch && process::resident() + charge > s.process_limit) {
+    trim_locked(s, 0);
+    malloc_trim(0);
+    const std::uint64_t now = process::resident();
+    if (now + charge > s.process_limit)
+      refuse(s, bytes, site,
+             fmt::format(", of a budget of {}; the process holds {} beside Ebb's tensors",
+                         readable(s.process_limit),
+                         readable(now - std::min(now, s.held_bytes)))
+                 .c_str());
   }
   void* p = take();
   if (!p) {
@@ -319,22 +373,46 @@ Block* from_system(State& s, std::size_t bytes, std::size_t size, const char* si
   }
   if (!p) refuse(s, bytes, site, ", and the system refused");
   ++s.system_calls;
-  s.held_bytes += size;
-  return static_cast<Block*>(p);
+  s.held_bytes += charge;
+  auto* block = static_cast<Block*>(p);
+  return block;
 }
 
-void* begin(State& s, Block* block, std::size_t bytes, const char* site, int size_class,
-            Category category) {
+void* begin(State& s, Block* block, std::size_t bytes, std::size_t charge, const char* site,
+            int size_class, Category category) {
   block->bytes = bytes;
+  block->charge = charge;
   block->site = site;
   block->scope = this_scope;
   block->size_class = static_cast<std::uint16_t>(size_class);
   block->category = category;
+  block->promise = this_promise;
   enter(s, block);
   return block + 1;
 }
 
+std::size_t in_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+std::size_t charge_in_class(int c, std::size_t bytes) {
+  const std::size_t size = class_size(c);
+  return size < kMapped ? size : std::min(size, in_pages(bytes + sizeof(Block)));
+}
+
+// A kept block that has more in memory than it is wanted for: where memory is short, the rest leaves.
+void shorten(State& s, Block* block, std::size_t bytes, std::size_t size) {
+  const std::size_t wanted = in_pages(bytes + sizeof(Block));
+  if (!s.limit || size < kMapped || block->charge <= wanted) return;
+  madvise(reinterpret_cast<std::byte*>(block) + wanted, size - wanted, MADV_DONTNEED);
+  s.held_bytes -= block->charge - wanted;
+  s.kept_bytes -= block->charge - wanted;
+  block->charge = wanted;
+}
+
 }  // namespace
+
+std::uint64_t charge_of(std::size_t bytes) {
+  return charge_in_class(class_of(bytes + sizeof(Block)), bytes);
+}
 
 void* take(std::size_t bytes, const char* site, Category category) {
   State& s = state();
@@ -342,30 +420,39 @@ void* take(std::size_t bytes, const char* site, Category category) {
   check_fault(s, bytes, site);
   const int exact = class_of(bytes + sizeof(Block));
   int c = exact;
-  // A block up to a quarter larger serves as well, rather than asking the system.
-  while (c < std::min(exact + 3, kClasses) && !s.kept[c]) ++c;
-  Block* block = nullptr;
-  if (c < std::min(exact + 3, kClasses)) {
-    block = s.kept[c];
-    s.kept[c] = block->next;
-    s.kept_bytes -= class_size(c);
-  } else {
-    c = exact;
-    const std::size_t size = class_size(c);
-    block =
-        from_system(s, bytes, size, site, [&] { return system_take(size, bytes + sizeof(Block)); });
+  // A block up to a quarter larger serves as well, rather than asking the system; not where every
+  // byte counts.
+  const int end = s.limit ? exact + 1 : std::min(exact + 3, kClasses);
+  while (c < end && !s.kept[c]) ++c;
+  if (c < end) {
+    Block* block = s.kept[c];
+    shorten(s, block, bytes, class_size(c));
+    const std::size_t charge = std::max(block->charge, charge_in_class(c, bytes));
+    admit(s, bytes, charge, charge - block->charge, this_promise, site);
+    if (s.kept[c] == block) {  // unless it had to go
+      s.kept[c] = block->next;
+      s.kept_bytes -= block->charge;
+      s.held_bytes += charge - block->charge;
+      s.used_at[c] = ++s.tick;
+      return begin(s, block, bytes, charge, site, c, category);
+    }
   }
+  c = exact;
+  const std::size_t size = class_size(c), charge = charge_in_class(c, bytes);
+  Block* block = from_system(s, bytes, charge, site,
+                             [&] { return system_take(size, bytes + sizeof(Block)); });
   s.used_at[c] = ++s.tick;
-  return begin(s, block, bytes, site, c, category);
+  return begin(s, block, bytes, charge, site, c, category);
 }
 
 void* take_pages(std::size_t bytes, const char* site, Category category) {
   State& s = state();
   std::lock_guard lock(s.lock);
   check_fault(s, bytes, site);
-  Block* head = from_system(s, bytes, pages_size(bytes), site, [&] { return map_pages(bytes); });
+  const std::size_t size = pages_size(bytes);
+  Block* head = from_system(s, bytes, size, site, [&] { return map_pages(bytes); });
   Block* block = reinterpret_cast<Block*>(reinterpret_cast<std::byte*>(head) + kPage) - 1;
-  return begin(s, block, bytes, site, kPages, category);
+  return begin(s, block, bytes, size, site, kPages, category);
 }
 
 void give(void* bytes) noexcept {
@@ -383,7 +470,7 @@ void give(void* bytes) noexcept {
   block->next = s.kept[c];
   s.kept[c] = block;
   s.used_at[c] = ++s.tick;
-  s.kept_bytes += class_size(c);
+  s.kept_bytes += block->charge;
 #if defined(__SANITIZE_ADDRESS__)
   trim_locked(s, 0);  // so that a use after free is seen
 #endif
@@ -408,6 +495,89 @@ void set_limit(std::uint64_t bytes) {
   s.limit = bytes;
   if (bytes && s.held_bytes > bytes)
     trim_locked(s, s.kept_bytes - std::min(s.kept_bytes, s.held_bytes - bytes));
+}
+
+void set_process_limit(std::uint64_t bytes) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.process_limit = bytes;
+}
+
+Promise::Promise(const char* who) : id_(0) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  for (std::size_t i = 1; i < s.promises.size() && id_ == 0; ++i)
+    if (!s.promises[i].who) id_ = static_cast<std::uint8_t>(i);
+  if (id_ == 0)
+    throw Error(fmt::format("memory: there are {} promises, and no more can be made",
+                            s.promises.size() - 1));
+  s.promises[id_] = {who, 0, 0};
+}
+
+Promise::~Promise() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  for (Block* b = s.live.next; b != &s.live; b = b->next)
+    if (b->promise == id_) b->promise = 0, s.promises[0].drawn += b->charge;
+  s.promises[id_] = {};
+}
+
+void Promise::set(std::uint64_t bytes) noexcept {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.promises[id_].bytes = bytes;
+}
+
+std::uint64_t Promise::bytes() const {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.promises[id_].bytes;
+}
+
+std::uint64_t Promise::drawn() const {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.promises[id_].drawn;
+}
+
+std::uint64_t Promise::beside() const {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.taken() - s.promises[id_].taken();
+}
+
+Drawing::Drawing(const Promise* from)
+    : before_(std::exchange(this_promise, from ? from->id_ : this_promise)) {}
+Drawing::~Drawing() { this_promise = before_; }
+
+Planning::Planning() : before_(std::exchange(this_plans, true)) {}
+Planning::~Planning() { this_plans = before_; }
+
+void draw(void* bytes, const Promise* promise) noexcept {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  Block* const block = static_cast<Block*>(bytes) - 1;
+  s.promises[block->promise].drawn -= block->charge;
+  block->promise = promise ? promise->id_ : 0;
+  s.promises[block->promise].drawn += block->charge;
+}
+
+std::uint64_t own() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  return s.promises[0].taken();
+}
+
+Room::Room(std::uint64_t bytes) : bytes_(bytes) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.promises[0].bytes = s.promises[0].taken() + bytes;
+}
+
+Room::~Room() {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.promises[0].bytes -= std::min(bytes_, s.promises[0].bytes);
 }
 
 std::uint64_t limit() {

@@ -57,6 +57,32 @@ const T& Named<T>::operator[](std::string_view name) const {
 template class Named<Tensor>;
 template class Named<Spec>;
 
+BatchSpec BatchSpec::with_axis(int axis, std::int64_t size) const {
+  if (size < 1) throw Error(fmt::format("batch spec: a size of {}; expected 1 or more", size));
+  BatchSpec out = *this;
+  for (Spec& s : out.values_) {
+    if (s.rank() <= axis) continue;
+    std::vector<std::int64_t> dims(s.shape.begin(), s.shape.end());
+    dims[static_cast<std::size_t>(axis)] = size;
+    s.shape = Shape(dims);
+  }
+  return out;
+}
+
+BatchSpec BatchSpec::rows_up_to(std::int64_t rows) const { return with_axis(0, rows); }
+BatchSpec BatchSpec::lengths_up_to(std::int64_t length) const { return with_axis(1, length); }
+
+BatchSpec BatchSpec::dealt_with(std::uint64_t bytes) const {
+  BatchSpec out = *this;
+  out.dealing_bytes_ = bytes;
+  return out;
+}
+
+memory::Promise& data::promise() {
+  static auto* const promise = new memory::Promise("batches of data sets");  // outlives them
+  return *promise;
+}
+
 bool BatchSpec::operator==(const BatchSpec& other) const {
   return names() == other.names() && values() == other.values();
 }

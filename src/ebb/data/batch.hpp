@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/base/memory.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {
@@ -47,11 +48,30 @@ class Batch : public Named<Tensor> {
   std::int64_t rows() const { return values_.empty() ? 0 : values_[0].dim(0); }
 };
 
-// What the tensors of a batch are, before there is one.
+// What the tensors of a batch are, before there is one. A step that was compiled for it takes any
+// smaller batch, too, in the memory that was promised: the ragged last one of an epoch, or shorter
+// sequences.
 class BatchSpec : public Named<Spec> {
  public:
   using Named::Named;
   bool operator==(const BatchSpec& other) const;
+
+  BatchSpec rows_up_to(std::int64_t rows) const;       // batches of so many rows, or fewer
+  BatchSpec lengths_up_to(std::int64_t length) const;  // the second axis of those that have one
+
+  // Bytes that are held while such batches are dealt out: by a Dataset, what it makes ahead, the
+  // order of a shuffle; else one batch, which the program makes itself.
+  BatchSpec dealt_with(std::uint64_t bytes) const;
+  std::uint64_t dealing_bytes() const { return dealing_bytes_; }
+
+ private:
+  BatchSpec with_axis(int axis, std::int64_t size) const;
+  std::uint64_t dealing_bytes_ = 0;  // 0: the program makes them
 };
+
+namespace data {
+// What batches, and what it takes to deal them out, are drawn from.
+memory::Promise& promise();
+}
 
 }  // namespace ebb

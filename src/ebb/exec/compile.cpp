@@ -2,20 +2,21 @@
 
 #include <fmt/core.h>
 
-#include <malloc.h>
-
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <list>
+#include <optional>
 #include <system_error>
 
+#include "ebb/base/budget.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/executor.hpp"
+#include "ebb/exec/functions.hpp"
 #include "ebb/exec/spill.hpp"
+#include "ebb/plan/smaller.hpp"
 #include "ebb/tape/tape.hpp"
 
 namespace ebb {
@@ -41,51 +42,9 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
   return inputs[0].shape[0];
 }
 
-// How much of the code is in memory before it has run differs by a megabyte from start to start, with
-// what the kernel maps around it; what it comes to when steps have run does not. So that is counted:
-// what it mostly is, and the most. A program with more code than this has some more to come.
-constexpr std::uint64_t kCode = 61 * kMiB / 8, kCodeAtMost = 35 * kMiB / 4;
-constexpr std::uint64_t kCodeToCome = 2 * kMiB, kMoreCodeToCome = kMiB / 2;
 constexpr std::uint64_t kSpillCode = 3 * kMiB / 4;  // that of files, their thread and its stack
-std::atomic<bool> planned_before = false;
-// What planning leaves behind beside its code: a plan of two programs at most.
-constexpr std::uint64_t kPlannerToCome = 3 * kMiB / 2, kPlanOfACall = 3 << 10;
-// The reserve is rounded up to multiples of this, so that it is the same at every start.
-constexpr std::uint64_t kReserveStep = 4 * kMiB;
-
-std::uint64_t rounded_reserve(std::uint64_t runtime) {
-  return (runtime + kReserveStep - 1) / kReserveStep * kReserveStep;
-}
-
-// What is resident beside the Ledger. Exactly: when all that is kept for reuse has been given back;
-// where nothing depends on it, the seam's stays, and is taken off.
-std::uint64_t footprint(bool exact) {
-  malloc_trim(0);
-  if (exact) {
-    memory::trim();
-    return process::footprint();
-  }
-  const std::uint64_t now = process::resident(), held = memory::held();
-  return now > held ? now - held : 0;
-}
-
-// What the process will hold beside the Ledger when steps have run.
-struct Runtime {
-  std::uint64_t mostly, at_most;
-};
-Runtime runtime(bool exact = true) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  static_cast<void>(exact);
-  return {16 * kMiB, 16 * kMiB};  // what a sanitizer holds beside the program changes all the time
-#else
-  const std::uint64_t all = footprint(exact), code = process::mapped();
-  const std::uint64_t rest = all > code ? all - code : 0;
-  const bool small = code + kMoreCodeToCome <= kCode;
-  const std::uint64_t to_come = planned_before || small ? kMoreCodeToCome : kCodeToCome;
-  return {rest + (small ? kCode : code + to_come),
-          rest + std::max(kCodeAtMost, code + to_come)};
-#endif
-}
+// What a plan holds on the heap, for each call of the step, and beside them.
+constexpr std::uint64_t kPlanOfACall = 3 << 10, kPlan = 32 << 10;
 
 // Traces of fn for parts of a batch with these inputs. They refer to fn.
 plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& inputs,
@@ -99,37 +58,18 @@ plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& in
   };
 }
 
-std::uint64_t input_bytes(std::span<const Spec> inputs) {
+std::uint64_t charge_of(std::span<const Spec> inputs) {
   std::uint64_t bytes = 0;
-  for (const Spec& s : inputs) bytes += plan::aligned(s.bytes());
+  for (const Spec& s : inputs) bytes += Tensor::charge(s);
   return bytes;
 }
 
-std::uint64_t held_beside_data() { return ledger::total().live - ledger::of(Category::data).live; }
-
-// One for the process: what a first plan has taken, a second finds there. It depends on the size of
-// the step, not on the plan that is chosen in the end, so that the smallest budget does not either.
-std::uint64_t& process_reserve() {
-  static std::uint64_t reserve = 0;
-  return reserve;
-}
-
-plan::Surroundings around(std::span<const Spec> inputs, std::int64_t examples,
-                          const plan::TraceRows& traces) {
-  static const std::uint64_t at_first = runtime().at_most + kPlannerToCome;
-  const std::size_t calls = traces(examples, trace::Part::whole).calls.size();
-  plan::Surroundings a;
-  a.reserve = process_reserve() =
-      std::max(process_reserve(), rounded_reserve(at_first + calls * kPlanOfACall));
-  a.runtime = a.reserve;
-  a.batches = input_bytes(inputs);
-  // Rounded, so that a scalar more or less does not move the smallest budget.
-  constexpr std::uint64_t kStep = 64 << 10;
-  const std::uint64_t data = ledger::of(Category::data).live;
-  a.batches += (data + kStep - 1) / kStep * kStep;
-  a.others = held_beside_data();
-  a.spill_memory = 2 * kMiB;
-  return a;
+// Whether the first is as large as the second in every axis, or smaller.
+bool no_larger(const std::vector<Spec>& a, const std::vector<Spec>& b) {
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (int axis = 0; axis < a[i].rank(); ++axis)
+      if (a[i].shape[axis] > b[i].shape[axis]) return false;
+  return true;
 }
 
 void check(const CompileOptions& o) {
@@ -202,40 +142,50 @@ std::vector<Tensor> to_tensors(const Loss& result) { return {result.sum, result.
 std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
-  return frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)));
+  return Compiled::frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)),
+                            spec.dealing_bytes());
 }
 
-std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& given,
-                                const trace::Function& fn) {
-  const CompileOptions options = settled(given);
-  const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
-  const plan::TraceRows traces = traces_of(fn, inputs, examples);
-  const plan::Machine machine = machine_for(options);
-  plan::Surroundings surroundings = around(inputs, examples, traces);
-  for (;;) {
-    std::vector<plan::Way> ways =
-        plan::frontier(traces, examples, options, surroundings, machine);
-    const std::uint64_t at_most = runtime().at_most;
-    if (at_most <= surroundings.reserve) return ways;
-    surroundings.reserve = process_reserve() = rounded_reserve(at_most);
+// A function, as the planning of all sees it, before there is a plan.
+class Compiled::State final : public Function {
+ public:
+  State(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
+        trace::Function fn, std::uint64_t dealing)
+      : names(std::move(names)),
+        options(settled(std::move(options))),
+        fn(std::move(fn)),
+        first(std::move(inputs)),
+        machine(machine_for(this->options)) {
+    if (this->options.memory.automatic) {
+      const process::Available available = process::available();
+      // Nothing left is a budget, too: one that is refused.
+      this->options.memory.bytes =
+          std::max<std::uint64_t>(1, available.bytes - available.bytes / 20);
+      source = available.source + ", less 5%";
+    }
+    const memory::Planning plans;
+    budget = Budget(ByteSize{this->options.memory.bytes});
+    const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
+    const trace::Trace whole = traces_of(this->fn, first, examples)(examples, trace::Part::whole);
+    calls = whole.calls.size();
+    variables = whole.variables;
+    data = dealing;
+    // Batches that the program makes itself are tensors of its own.
+    if (dealing == 0) room = std::make_unique<memory::Room>(charge_of(first));
   }
-}
 
-struct Compiled::State {
-  std::shared_ptr<const Names> names;
-  CompileOptions options;
-  trace::Function fn;
-  Arena arena;
-  struct Entry {
-    std::vector<Spec> inputs;
-    std::unique_ptr<Executor> executor;
-    int threads;  // it was planned for: kernels take as much scratch as there are threads
-  };
-  std::list<Entry> entries;  // used last first
-  std::vector<Tensor> results;
-  std::string source;
-  std::vector<Spec> first;      // inputs it was made for
-  plan::Surroundings at_first;  // with what the data set held then
+  std::vector<Need> needs() const override {
+    std::vector<Need> all;
+    for (const Entry& e : entries)
+      if (!e.derived) all.push_back(e.need);
+    return all;
+  }
+  Need least() const override { return smallest; }
+  void forget_plans() override { entries.clear(); }
+  void plan_anew(bool small) override {
+    entries.clear();
+    add(first, small);
+  }
 
   Executor& find(const std::vector<Spec>& inputs) {
     for (auto e = entries.begin(); e != entries.end(); ++e)
@@ -243,88 +193,215 @@ struct Compiled::State {
         if (e != entries.begin()) entries.splice(entries.begin(), entries, e);
         return *entries.front().executor;
       }
-    return make(inputs);
+    const auto hold = Functions::all().lock();
+    for (Entry& e : entries)
+      if (!e.derived && e.threads == pool::threads() && no_larger(inputs, e.inputs) &&
+          derive(e, inputs))
+        return *entries.front().executor;
+    make(inputs);
+    return *entries.front().executor;
   }
 
   // Where plans for other shapes leave too little of the budget, they go.
-  Executor& make(const std::vector<Spec>& inputs) {
+  void make(const std::vector<Spec>& inputs) {
+    Functions& all = Functions::all();
+    const auto hold = all.lock();
+    keep_plans(1);
+    const auto planned = [&] { all.make(*this, [&] { add(inputs, false); }); };
     try {
-      return add(inputs);
+      planned();
     } catch (const BudgetTooSmall&) {
       if (entries.empty()) throw;
+      entries.clear();
+      planned();
     }
-    entries.clear();
-    arena.clear();
-    return add(inputs);
+    for (Entry& e : entries) e.executor->set_most_arena(all.most_arena(*this, e.need));
   }
 
-  Executor& add(const std::vector<Spec>& inputs) {
-    const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
-    const plan::TraceRows traces = traces_of(fn, inputs, examples);
-    plan::Surroundings around = at_first;
-    around.reserve = process_reserve();
-    around.batches += input_bytes(inputs) - input_bytes(first);
-    around.others = held_beside_data() - arena.size();
-    plan::Plan plan;
-    const plan::Machine machine = machine_for(options);
+  std::vector<plan::Way> frontier() {
+    const memory::Planning planning;
+    const memory::Drawing draws(Functions::all().promise());
+    const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
+    const plan::TraceRows traces = traces_of(fn, first, examples);
+    keep_plans(1);
     for (;;) {
-      plan = plan::make_plan(traces, examples, options, around, machine);
-      const auto [mostly, at_most] = runtime(has_choices(options));
-      const std::uint64_t spill = Spilled(plan).memory();
-      around.runtime = mostly + (spill ? kSpillCode : 0);
-      if (at_most <= around.reserve && spill <= around.spill_memory) {
-        if (spill) plan.forecast.process -= around.spill_memory - spill;
-        break;
-      }
-      // A plan larger than most. Without a budget nothing was chosen by it.
-      const std::uint64_t before = around.reserve;
-      if (at_most > around.reserve)
-        around.reserve = process_reserve() = rounded_reserve(at_most);
-      if (options.memory.bytes == 0 && spill == 0) {
-        plan::add_to_reserve(plan, around.reserve - before);
-        break;
-      }
-      around.spill_memory = std::max(around.spill_memory, (spill + kMiB - 1) / kMiB * kMiB);
+      plan::Surroundings around = Functions::all().around(*this);
+      around.spill_memory = spill_memory;
+      around.others += rounding();
+      std::vector<plan::Way> ways = plan::frontier(traces, examples, options, around, machine);
+      if (!runtime::settle()) return ways;
     }
-    planned_before = true;
-    at_first.spill_memory = around.spill_memory;
-    plan.forecast.process += around.runtime - plan.forecast.runtime;
-    plan.forecast.runtime = around.runtime;
-    plan.source = source;
-    entries.push_front(
-        {inputs, std::make_unique<Executor>(std::move(plan), options, arena), pool::threads()});
+  }
+
+  struct Entry {
+    std::vector<Spec> inputs;
+    std::unique_ptr<Executor> executor;
+    int threads;  // it was planned for: kernels take as much scratch as there are threads
+    Need need;
+    bool derived = false;  // from another, in whose promise it runs
+  };
+
+  std::shared_ptr<const Names> names;
+  CompileOptions options;
+  trace::Function fn;
+  std::vector<Spec> first;  // inputs it was made for
+  plan::Machine machine;
+  std::string source;
+  std::list<Entry> entries;  // used last first
+  std::vector<Tensor> results;
+
+ private:
+  // The heap that plans take, this many of them more than there are.
+  void keep_plans(std::size_t more) {
+    std::size_t kept = more;
+    for (const Entry& e : entries) kept += !e.derived;
+    // And one that is made from them.
+    plans.set((kept + 1) * (kPlan + calls * kPlanOfACall));
+  }
+
+  bool derive(const Entry& from, const std::vector<Spec>& inputs) {
+    const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
+    // Under a budget no more of them than there is heap set aside for.
+    if (Budget::now())
+      entries.remove_if([&](const Entry& e) { return e.derived; });
+    std::optional<plan::Plan> plan = plan::smaller(
+        from.executor->plan(), traces_of(fn, inputs, examples), examples, options, machine);
+    if (!plan) return false;
+    entries.push_front({inputs, std::make_unique<Executor>(std::move(*plan), *from.executor),
+                        from.threads, from.need, true});
+    shed();
+    runtime::drop_code();
+    return true;
+  }
+
+  // A variable takes whole pages, or a block of its size.
+  std::uint64_t rounding() const {
+    std::uint64_t bytes = 0;
+    for (const Variable& v : variables)
+      bytes += v.charge() - std::min(v.charge(), plan::aligned(v.spec().bytes()));
+    return bytes;
+  }
+
+  void shed() {
     while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans)))
       entries.pop_back();
-    return *entries.front().executor;
   }
+
+  // A plan for these inputs within what all others leave, or the smallest there is.
+  void add(const std::vector<Spec>& inputs, bool small) {
+    Functions& all = Functions::all();
+    const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
+    const plan::TraceRows traces = traces_of(fn, inputs, examples);
+    CompileOptions o = options;
+    const memory::Drawing draws(all.promise());  // constants that plans hold
+    const std::uint64_t drawn = all.promise().drawn();
+    plan::Plan plan;
+    plan::Surroundings around;
+    std::uint64_t reserve = 0, common = 0;
+    for (;;) {
+      around = all.around(*this);
+      around.spill_memory = spill_memory;
+      common = around.reserve + around.batches + around.others;
+      around.others += rounding();
+      // A batch that is larger than the one it was made for.
+      if (data == 0 && charge_of(inputs) > charge_of(first))
+        around.others += charge_of(inputs) - charge_of(first);
+      if (reserve == 0) reserve = around.reserve;
+      o.memory.bytes = Budget::now();
+      if (small && o.memory.bytes)
+        o.memory.bytes = std::min(o.memory.bytes, common + smallest.bytes);
+      plan = plan::make_plan(traces, examples, o, around, machine);
+      const bool more = has_choices(options) && runtime::settle();
+      const std::uint64_t spill = Spilled(plan).memory();
+      if (spill > spill_memory) {
+        spill_memory = (spill + kMiB / 2 - 1) / (kMiB / 2) * (kMiB / 2);
+      } else if (more && Budget::now() == 0) {  // nothing was chosen by it
+        plan::add_to_reserve(plan, runtime::reserve() - around.reserve);
+        common += runtime::reserve() - around.reserve;
+        break;
+      } else if (!more) {
+        if (spill) plan.forecast.process -= spill_memory - spill;
+        break;
+      }
+    }
+    const std::uint64_t constants = all.promise().drawn() - std::min(drawn, all.promise().drawn());
+    const bool spills = Spilled(plan).any;
+    Need need{plan.way.budget - common, constants + (spills ? spill_memory : 0), plan.arena,
+              plan::spilled_variables(plan.programs)};
+    if (inputs == first) {
+      smallest = {plan.minimum - common, constants + (plan.minimum_uses_file ? spill_memory : 0),
+                  0, plan.minimum_spills};
+      smallest.held = std::min(smallest.held, smallest.bytes);
+    }
+    need.held = std::min(need.held, need.bytes);
+    const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
+    plan.forecast.process += runs_with - plan.forecast.runtime;
+    plan.forecast.runtime = runs_with;
+    plan.source = source;
+    entries.push_front({inputs, nullptr, pool::threads(), std::move(need)});
+    try {
+      entries.front().executor =
+          std::make_unique<Executor>(std::move(plan), options, all.arenas());
+    } catch (...) {
+      entries.pop_front();
+      throw;
+    }
+    shed();
+  }
+
+  Budget budget;
+  runtime::Plans plans;
+  std::unique_ptr<memory::Room> room;  // for the batch at hand
+  std::size_t calls = 0;
+  Need smallest;
+  std::uint64_t spill_memory = kMiB;
 };
 
-Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
-                   CompileOptions options, trace::Function fn)
-    : state_(std::make_unique<State>()) {
-  State& s = *state_;
-  s.names = std::move(names);
-  s.options = settled(std::move(options));
-  s.fn = std::move(fn);
-  if (s.options.memory.automatic) {
-    const process::Available available = process::available();
-    // Nothing left is a budget, too: one that is refused.
-    s.options.memory.bytes = std::max<std::uint64_t>(1, available.bytes - available.bytes / 20);
-    s.source = available.source + ", less 5%";
+std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptions options,
+                                          trace::Function fn, std::uint64_t dealing) {
+  Functions& all = Functions::all();
+  const auto hold = all.lock();
+  options.memory = {};
+  State state(nullptr, std::move(inputs), std::move(options), std::move(fn), dealing);
+  all.add(state);
+  try {
+    std::vector<plan::Way> ways = state.frontier();
+    all.remove(state);
+    return ways;
+  } catch (...) {
+    all.remove(state);
+    throw;
   }
-  const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
-  s.first = inputs;
-  s.at_first = around(inputs, examples, traces_of(s.fn, inputs, examples));
-  s.make(inputs);
+}
+
+Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
+                   CompileOptions options, trace::Function fn, std::uint64_t dealing) {
+  Functions& all = Functions::all();
+  const auto hold = all.lock();
+  state_ = std::make_unique<State>(std::move(names), std::move(inputs), std::move(options),
+                                   std::move(fn), dealing);
+  all.add(*state_);
+  try {
+    state_->make(state_->first);
+  } catch (...) {
+    all.remove(*state_);
+    throw;
+  }
+  state_->entries.front().executor->set_minimum(all.minimum());
 }
 
 Compiled::Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn)
     : Compiled(spec.shared_names(), spec.values(), std::move(options),
-               on_tensors(spec.shared_names(), std::move(fn))) {}
+               on_tensors(spec.shared_names(), std::move(fn)), spec.dealing_bytes()) {}
 
-Compiled::~Compiled() = default;
+Compiled::~Compiled() {
+  if (state_) Functions::all().remove(*state_);
+}
 Compiled::Compiled(Compiled&&) noexcept = default;
-Compiled& Compiled::operator=(Compiled&&) noexcept = default;
+Compiled& Compiled::operator=(Compiled&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
 
 exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
   State& s = *state_;
@@ -370,8 +447,7 @@ void Compiled::run_into(std::span<const Tensor> inputs, std::span<std::byte* con
 
 const plan::Plan& Compiled::plan() const { return executor().plan(); }
 const Executor& Compiled::executor() const {
-  if (state_->entries.empty())
-    throw Error("compiled step: there is no plan, as the last shape did not fit the budget");
+  if (state_->entries.empty()) state_->make(state_->first);  // others had to be planned anew
   return *state_->entries.front().executor;
 }
 
@@ -384,5 +460,7 @@ std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs) {
         "gradients: nobody records; call it inside a compiled function, or make a Tape first");
   return tape->gradient(y, xs);
 }
+
+std::uint64_t smallest_budget() { return exec::Functions::all().minimum(); }
 
 }  // namespace ebb

@@ -34,8 +34,9 @@ using OnBatch = std::function<std::vector<Tensor>(const Batch&)>;
 // arena.
 class Compiled {
  public:
+  // `dealing`: bytes that dealing out its inputs takes; 0: the program makes them itself.
   Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
-           trace::Function fn);
+           trace::Function fn, std::uint64_t dealing = 0);
   Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn);
   ~Compiled();
   Compiled(Compiled&&) noexcept;
@@ -48,15 +49,15 @@ class Compiled {
   const plan::Plan& plan()
       const;  // of the shape seen last; before that, of the one it was made for
   const Executor& executor() const;
+  static std::vector<plan::Way> frontier(std::vector<Spec> inputs, CompileOptions options,
+                                         trace::Function fn, std::uint64_t dealing = 0);
 
  private:
-  struct State;
+  class State;
   Executor& executor_for(std::span<const Tensor> inputs);
   std::unique_ptr<State> state_;
 };
 
-std::vector<plan::Way> frontier(const std::vector<Spec>& inputs, const CompileOptions& options,
-                                const trace::Function& fn);
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
 
 std::vector<Tensor> to_tensors(const Loss& result);
@@ -117,6 +118,10 @@ template <class Fn>
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
   return exec::frontier(spec, options, exec::on_batch(std::move(fn)));
 }
+
+// The smallest budget for all compiled functions that are alive, with what the program holds now: each
+// of them runs in it. The plan of the one that was compiled last says the same.
+std::uint64_t smallest_budget();
 
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or
 // under a tape.

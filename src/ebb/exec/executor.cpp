@@ -34,20 +34,6 @@ constexpr std::uint64_t kTimedEvery = 256;
 
 }  // namespace
 
-std::byte* Arena::at_least(std::uint64_t bytes) {
-  if (bytes <= size_) return data_;
-  clear();
-  data_ = static_cast<std::byte*>(memory::take_pages(bytes, "arena", Category::activations));
-  size_ = bytes;
-  return data_;
-}
-
-void Arena::clear() {
-  if (data_) memory::give(data_);
-  data_ = nullptr;
-  size_ = 0;
-}
-
 // A program with every pointer in place, but for those that differ from step to step.
 struct Executor::Pass {
   const Program* program;
@@ -109,9 +95,23 @@ struct Executor::Pass {
   ops::Outs outs_of(const Call& c) const { return {&outs[c.first_out], c.outs}; }
 };
 
-Executor::Executor(Plan plan, const CompileOptions& options, Arena& arena)
-    : plan_(std::move(plan)), arena_(arena) {
+Executor::Executor(Plan plan, const CompileOptions& options, Arenas& arenas)
+    : plan_(std::move(plan)), arenas_(arenas) {
   open_store(options);
+  find_variables();
+}
+
+Executor::Executor(Plan plan, const Executor& larger)
+    : plan_(std::move(plan)),
+      arenas_(larger.arenas_),
+      arena_(larger.arena_),
+      file_(larger.file_),
+      store_(larger.store_),
+      most_arena_(larger.most_arena_) {
+  find_variables();
+}
+
+void Executor::find_variables() {
   for (std::size_t p = 0; p < plan_.programs.size(); ++p)
     for (const Variable& v : plan_.programs[p].trace.variables) {
       const bool spilled =
@@ -125,36 +125,21 @@ Executor::Executor(Plan plan, const CompileOptions& options, Arena& arena)
   for (const trace::Before& b : plan_.programs.back().trace.before)
     bytes += plan::aligned(b.spec.bytes());
   before_.resize(bytes + 64);
-  const std::uint64_t others = plan_.way.budget - plan_.arena;  // than the arena
-  most_arena_ = plan_.budget > others ? plan_.budget - others : 0;
-  if (plan_.budget == 0) most_arena_ = kOutside;
 }
 
 Executor::~Executor() = default;
 
-void Executor::Last::operator()(Store* store) const { store->let_go(); }
-
-Spilled::Spilled(const Plan& plan) {
+Spilled::Spilled(const Plan& plan) : variables(plan::spilled_variables(plan.programs)) {
+  any = !variables.empty();
   for (const Program& p : plan.programs) {
-    const std::size_t first = activations.size();
-    activations.resize(first + p.lowered.graph.buffers.size());
+    activations.resize(p.first_slot + p.lowered.graph.buffers.size());
     for (const plan::Step& s : p.schedule.steps) {
       if (s.kind == plan::Step::Kind::run) continue;
       const bool write = s.kind == plan::Step::Kind::write;
       const Id buffer = p.schedule.instances[write ? s.in[0] : s.out[0]].buffer;
       const plan::Buffer& b = p.lowered.graph.buffers[buffer];
-      if (b.origin == plan::Origin::made) {
-        activations[first + static_cast<std::size_t>(buffer)] = b.bytes;
-      } else if (b.origin == plan::Origin::state) {
-        const Variable& v = p.trace.variables[p.trace.values[p.lowered.value_of[buffer]].index];
-        if (std::find(variables.begin(), variables.end(), v) == variables.end())
-          variables.push_back(v);
-      }
-      any = true;
-    }
-    for (std::size_t b = 0; b < p.lowered.streamed.size(); ++b) {
-      if (!p.lowered.streamed[b]) continue;
-      variables.push_back(p.trace.variables[p.trace.values[p.lowered.value_of[b]].index]);
+      if (b.origin == plan::Origin::made)
+        activations[p.first_slot + static_cast<std::size_t>(buffer)] = b.bytes;
       any = true;
     }
   }
@@ -167,9 +152,10 @@ std::uint64_t Spilled::memory() const {
 void Executor::open_store(const CompileOptions& options) {
   const Spilled spilled(plan_);
   if (!spilled.any) return;
-  store_ = std::make_shared<Store>(SpillOptions{.directory = options.spill_directory},
-                                   spilled.variables, spilled.activations);
-  in_use_.reset(store_.get());
+  auto store = std::make_shared<Store>(SpillOptions{.directory = options.spill_directory},
+                                       spilled.variables, spilled.activations);
+  file_ = std::make_shared<File>(std::move(store));
+  store_ = file_->store.get();
   store_->fill();
 }
 
@@ -186,10 +172,6 @@ void Executor::prepare(std::size_t index) {
     pass->variable_at.push_back(at == resident_.end() ? kNone
                                                       : static_cast<Id>(at - resident_.begin()));
   }
-  std::size_t slot_base = 0;
-  for (std::size_t i = 0; i < index; ++i)
-    slot_base += plan_.programs[i].lowered.graph.buffers.size();
-
   std::byte* const aligned_before = reinterpret_cast<std::byte*>(
       (reinterpret_cast<std::uintptr_t>(before_.data()) + 63) / 64 * 64);
   key_ = reinterpret_cast<std::int64_t*>(aligned_before);
@@ -257,7 +239,7 @@ void Executor::prepare(std::size_t index) {
       const bool state = p.lowered.graph.buffers[buffer].origin == plan::Origin::state;
       const trace::Value& v = t.values[p.lowered.value_of[buffer]];
       const int slot = state ? store_->slot_of(t.variables[v.index])
-                             : store_->activation_slot(static_cast<int>(slot_base) + buffer);
+                             : store_->activation_slot(static_cast<int>(p.first_slot) + buffer);
       const auto transfer = static_cast<std::uint32_t>(pass->transfers.size());
       pass->transfers.push_back({slot, find(buffer, instance), v.spec.bytes(), {}});
       pass->actions.push_back(
@@ -460,8 +442,13 @@ void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results)
   results.resize(plan_.result_specs.size());
   places_.resize(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i])
+    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i]) {
+      // What the caller holds on to is his own.
+      if (results[i] && !results[i].unique()) memory::draw(results[i].handle(), nullptr);
+      results[i] = {};
+      const memory::Drawing draws(arenas_.promise());
       results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
+    }
     places_[i] = results[i].bytes();
   }
   run(inputs, Places(places_));
@@ -472,12 +459,13 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
     throw Error(
         "compiled step: an earlier step failed after some parameters were updated; they are a "
         "mixture of two steps. Load a checkpoint or assign all variables, then compile anew");
-  if (store_) store_->refresh();
+  Arenas::Lease lease(arenas_, arena_);
+  arena_ = &lease.arena();
+  if (store_) store_->refresh({arena_->data(), arena_->size()});
   // Also a plan that holds nothing has a place for it.
-  const std::uint64_t arena = std::max<std::uint64_t>(plan_.arena, 64);
-  if (arena_.size() > arena && arena_.size() > most_arena_) arena_.clear();
-  if (base_ != arena_.at_least(arena) || passes_.empty()) {
-    base_ = arena_.data();
+  std::byte* const base = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
+  if (base_ != base || passes_.empty()) {
+    base_ = base;
     for (std::size_t i = 0; i < plan_.programs.size(); ++i) prepare(i);
     std::fill(resident_bytes_.begin(), resident_bytes_.end(), nullptr);
     timed_steps_ = 0;

@@ -12,27 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "ebb/exec/arena.hpp"
 #include "ebb/exec/store.hpp"
 #include "ebb/plan/plan.hpp"
 
 namespace ebb::exec {
-
-// Memory that executors of one compiled function share: as large as the largest plan needs.
-class Arena {
- public:
-  Arena() = default;
-  ~Arena() { clear(); }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  std::byte* at_least(std::uint64_t bytes);
-  std::byte* data() const { return data_; }
-  std::uint64_t size() const { return size_; }
-  void clear();
-
- private:
-  std::byte* data_ = nullptr;
-  std::uint64_t size_ = 0;
-};
 
 struct CallTime {
   std::string op, scope;
@@ -55,7 +39,9 @@ struct Spilled {
 
 class Executor {
  public:
-  Executor(plan::Plan plan, const CompileOptions& options, Arena& arena);
+  Executor(plan::Plan plan, const CompileOptions& options, Arenas& arenas);
+  // For a smaller shape, whose plan was made from that one's (plan/smaller.hpp): they share its file.
+  Executor(plan::Plan plan, const Executor& larger);
   ~Executor();
 
   // One step. `inputs` as the trace was told; results as the function gave them. Large ones are
@@ -65,12 +51,14 @@ class Executor {
   void run(std::span<const Tensor> inputs, Places results);
 
   const plan::Plan& plan() const { return plan_; }
+  void set_minimum(std::uint64_t bytes) { plan_.minimum = bytes; }  // of all functions together
+  void set_most_arena(std::uint64_t bytes) { most_arena_ = bytes; }  // in memory while this runs
   bool torn() const { return torn_; }
   std::uint64_t steps() const { return steps_; }
   // Per op and scope, the longest first. Short steps are measured once in a while, so that it costs
   // under 1%; empty before the first that was.
   std::vector<CallTime> times() const;
-  const Store* store() const { return store_.get(); }
+  const Store* store() const { return file_ ? file_->store.get() : nullptr; }
 
  private:
   struct Pass;
@@ -80,6 +68,7 @@ class Executor {
   std::byte* place_of(const Pass& pass, const plan::Plan::Run& run, std::size_t result,
                       Places results) const;
   void run_actions(Pass& pass, bool timed);
+  void find_variables();
   void own_variables();
   void collect(Pass& pass, const plan::Plan::Run& run, std::span<const Tensor> inputs,
                Places results);
@@ -88,13 +77,15 @@ class Executor {
   void open_store(const CompileOptions& options);
 
   plan::Plan plan_;
-  Arena& arena_;
-  std::byte* base_ = nullptr;  // the arena's bytes that the passes' pointers were made for
-  struct Last {
-    void operator()(Store* store) const;
+  Arenas& arenas_;
+  const Arena* arena_ = nullptr;  // the one it ran in last
+  std::byte* base_ = nullptr;     // the arena's bytes that the passes' pointers were made for
+  struct File {  // of all executors that use it: it lets its variables go when the last one ends
+    std::shared_ptr<Store> store;
+    ~File() { store->let_go(); }
   };
-  std::shared_ptr<Store> store_;
-  std::unique_ptr<Store, Last> in_use_;  // the same: it lets its variables go when this ends
+  std::shared_ptr<File> file_;
+  Store* store_ = nullptr;  // its
   std::vector<std::unique_ptr<Pass>> passes_;
   std::vector<Variable> resident_;  // variables in memory, and where they were found last
   std::vector<std::byte*> resident_bytes_;
@@ -104,7 +95,7 @@ class Executor {
   bool torn_ = false, updating_ = false;
   std::uint64_t steps_ = 0, timed_steps_ = 0;
   double last_step_seconds_ = 0;
-  std::uint64_t most_arena_ = 0;  // that the budget has room for while this plan runs
+  std::uint64_t most_arena_ = plan::kOutside;  // that the budget has room for while this plan runs
 };
 
 }  // namespace ebb::exec

@@ -7,13 +7,19 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;  // a multiple of First::kChunk elements
+constexpr std::size_t kChunk = std::size_t{64} << 10;  // a multiple of First::kChunk elements
+constexpr std::size_t kMostChunks = 16;                // at once
 
-void copy_in(const Variable& v, Spill& file, int slot) {
+void copy_in(const Variable& v, Spill& file, int slot, std::span<std::byte> through = {}) {
   const std::uint64_t bytes = v.spec().bytes();
-  const memory::Buffer chunk(std::min<std::uint64_t>(kChunk, bytes), "spill", Category::workspace);
-  for (std::uint64_t at = 0; at < bytes; at += kChunk) {
-    const std::span<std::byte> part(chunk.data(), std::min<std::uint64_t>(kChunk, bytes - at));
+  memory::Buffer own;
+  if (through.size() < kChunk) {
+    own = memory::Buffer(std::min<std::uint64_t>(kChunk, bytes), "spill", Category::workspace);
+    through = {own.data(), kChunk};
+  }
+  const std::uint64_t chunk = std::min(through.size() / kChunk, kMostChunks) * kChunk;
+  for (std::uint64_t at = 0; at < bytes; at += chunk) {
+    const std::span<std::byte> part(through.data(), std::min<std::uint64_t>(chunk, bytes - at));
     v.read(part, at);
     file.write_now(slot, at, part);
   }
@@ -43,11 +49,11 @@ void Store::fill() {
   for (Variable& v : variables_) v.give_to(shared_from_this());
 }
 
-void Store::refresh() {
+void Store::refresh(std::span<std::byte> through) {
   bool any = false;
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     if (dirty_[i] || !variables_[i].kept_by(this)) {
-      copy_in(variables_[i], *file_, static_cast<int>(i));
+      copy_in(variables_[i], *file_, static_cast<int>(i), through);
       any = true;
     }
   }

@@ -24,7 +24,8 @@ class Store final : public Variable::Keeper, public std::enable_shared_from_this
   void fill();     // first values into the file, chunk by chunk; variables are given to this store
   // Before a step: what the program has written since goes to the file, and what another store
   // keeps by now, such as that of a plan for another shape, is taken over.
-  void refresh();
+  // `through`: memory that it may use for that.
+  void refresh(std::span<std::byte> through);
   // After the last step: variables hold this store, which holds them no longer and ends with them.
   void let_go() { variables_.clear(); }
   Spill& file() { return *file_; }

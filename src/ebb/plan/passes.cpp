@@ -21,6 +21,16 @@ constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the 
 
 }  // namespace
 
+Searched ready(trace::Trace trace, Levers levers, bool fuse, const Machine& machine) {
+  trace = trace::with_sparse_updates(std::move(trace));
+  if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
+  Searched s{fuse ? trace::fused(trace) : std::move(trace), {}, {}};
+  trace = {};
+  s.lowered = lower(s.trace, machine, levers.spilling >= Spilling::state,
+                    levers.spilling == Spilling::streamed);
+  return s;
+}
+
 Passes::Passes(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
                const Machine& machine)
     : trace_rows_(trace_rows), examples_(examples), options_(options), machine_(machine) {
@@ -178,11 +188,7 @@ std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, doub
 Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
                           const std::vector<Variable>* away) const {
   const Spilling spilling = levers.spilling;
-  trace = trace::with_sparse_updates(std::move(trace));
-  if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
-  Searched s{options_.fuse ? trace::fused(trace) : std::move(trace), {}, {}};
-  trace = {};
-  s.lowered = lower(s.trace, machine_, spilling >= Spilling::state, spilling == Spilling::streamed);
+  Searched s = ready(std::move(trace), levers, options_.fuse, machine_);
   for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
     Buffer& buffer = s.lowered.graph.buffers[b];
     if (buffer.origin != Origin::state) continue;

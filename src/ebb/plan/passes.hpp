@@ -23,6 +23,9 @@ struct Traced {
   std::vector<trace::Trace> passes;
 };
 
+// A pass with the levers of a candidate, in the form that is searched.
+Searched ready(trace::Trace trace, Levers levers, bool fuse, const Machine& machine);
+
 class Passes {
  public:
   Passes(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,

@@ -10,6 +10,7 @@
 #include <iosfwd>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,7 @@ struct Program {
   std::uint64_t arena = 0;
   std::uint64_t resident = 0;    // variables that stay in memory although they may be spilled
   std::vector<Id> result_index;  // per result of the trace: which of the step's; empty: in order
+  std::uint64_t first_slot = 0;  // of its buffers, among the activations of the spill file
   bool operator==(const Program&) const = default;
 };
 
@@ -142,6 +144,8 @@ struct Plan {
   std::uint64_t carry_bytes = 0;
   std::uint64_t budget = 0;   // 0: none
   std::uint64_t minimum = 0;  // the smallest budget there is a plan for
+  std::vector<Variable> minimum_spills;  // what that plan keeps in the file
+  bool minimum_uses_file = false;        // for these, or for activations
   Way way;
   Forecast forecast;
   std::vector<Way> frontier;  // rising budget, falling time
@@ -161,12 +165,17 @@ std::ostream& operator<<(std::ostream& out, const Plan& plan);
 // A budget as people read it, rounded up: what it says is enough.
 std::string enough(std::uint64_t budget);
 
+// Variables that these keep in the spill file.
+std::vector<Variable> spilled_variables(std::span<const Program> programs);
+
 // What stands in memory beside the arena.
 struct Surroundings {
   std::uint64_t runtime = 0;       // measured
   std::uint64_t reserve = 0;       // rounded up
   std::uint64_t batches = 0;       // what the data set holds, and the batch at hand
-  std::uint64_t others = 0;        // all else in the Ledger, the step's own variables among it
+  // All else that the program holds: its own tensors, the step's constants among them, and variables
+  // of other functions; not the step's own variables.
+  std::uint64_t others = 0;
   std::uint64_t spill_memory = 0;  // what a spill file needs in memory
 };
 

@@ -53,6 +53,8 @@ class Planner {
     result.examples = passes_.examples();
     result.budget = budget;
     result.minimum = minimum_;
+    result.minimum_spills = minimum_spills_;
+    result.minimum_uses_file = candidates_[smallest_].levers.spilling != Spilling::none;
     if (!budget || budget >= minimum_) choose(result);
     result.frontier = frontier();
     if (budget && budget < minimum_) refuse(result);
@@ -288,21 +290,21 @@ class Planner {
     for (const std::size_t i : order(bytes)) {
       if (bytes(i) >= minimum_) break;
       const Candidate& c = candidates_[i];
-      const std::uint64_t all = c.fixed + arena_of(packed(schedules(i), c.least(), c.carry));
-      if (all < minimum_) minimum_ = all, smallest_ = i;
+      const std::vector<Program> programs = packed(schedules(i), c.least(), c.carry);
+      const std::uint64_t all = c.fixed + arena_of(programs);
+      if (all < minimum_) {
+        minimum_ = all, smallest_ = i;
+        minimum_spills_ = spilled_variables(programs);
+      }
     }
     candidates_[smallest_].deep = true;  // what is promised by these schedules is kept
   }
 
   // What the program holds that is neither the step's nor its data: its own tensors, other models.
-  // Rounded, so that a scalar more or less does not move the smallest budget.
   std::uint64_t others() const {
     std::uint64_t own = 0;
-    for (const Variable& v : passes_.whole().variables)
-      if (v.in_memory()) own += v.spec().bytes();
     for (const Tensor& t : passes_.whole().constants) own += t.spec().bytes();
-    constexpr std::uint64_t kStep = 64 << 10;
-    return around_.others > own ? (around_.others - own) / kStep * kStep : 0;
+    return around_.others > own ? around_.others - own : 0;
   }
 
   std::uint64_t results() const {
@@ -488,6 +490,9 @@ class Planner {
   void finish(Plan& p, const Candidate& c, std::uint64_t load, std::vector<Program> programs,
               std::uint64_t arena) {
     p.programs = std::move(programs);
+    for (std::size_t i = 1; i < p.programs.size(); ++i)
+      p.programs[i].first_slot =
+          p.programs[i - 1].first_slot + p.programs[i - 1].lowered.graph.buffers.size();
     p.resident = p.programs.back().resident;
     p.arena = arena - p.resident;
     if (c.parts > 1) {
@@ -561,6 +566,7 @@ class Planner {
   std::vector<AtHand> at_hand_;
   std::uint64_t minimum_ = kOutside;
   std::size_t smallest_ = 0;  // the candidate that reaches it
+  std::vector<Variable> minimum_spills_;
 };
 
 }  // namespace

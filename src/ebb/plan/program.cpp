@@ -91,6 +91,26 @@ std::uint64_t constants_of(std::span<const Searched> passes) {
   return bytes;
 }
 
+std::vector<Variable> spilled_variables(std::span<const Program> programs) {
+  std::vector<Variable> all;
+  const auto add = [&](const Program& p, std::size_t buffer) {
+    const Variable& v = p.trace.variables[p.trace.values[p.lowered.value_of[buffer]].index];
+    if (std::find(all.begin(), all.end(), v) == all.end()) all.push_back(v);
+  };
+  for (const Program& p : programs) {
+    for (const Step& s : p.schedule.steps) {
+      if (s.kind == Step::Kind::run) continue;
+      const Id buffer =
+          p.schedule.instances[s.kind == Step::Kind::write ? s.in[0] : s.out[0]].buffer;
+      if (p.lowered.graph.buffers[buffer].origin == Origin::state)
+        add(p, static_cast<std::size_t>(buffer));
+    }
+    for (std::size_t b = 0; b < p.lowered.streamed.size(); ++b)
+      if (p.lowered.streamed[b]) add(p, b);
+  }
+  return all;
+}
+
 namespace {
 
 // Per instance, the last step it is there: one whose place another takes ends where that begins.

@@ -84,6 +84,8 @@ std::uint64_t Tensor::Value::next_id() {
   return mine++;
 }
 
+std::uint64_t Tensor::charge(const Spec& spec) { return memory::charge_of(kHead + spec.bytes()); }
+
 Tensor::Value* Tensor::Value::create(const Spec& spec, const char* site, Category category) {
   void* block = memory::take(kHead + spec.bytes(), site, category);
   Value* v = new (block) Value;

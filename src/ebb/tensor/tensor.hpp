@@ -125,6 +125,7 @@ class Tensor {
   static Tensor uninitialized(const Spec& spec, const char* site);
   static Tensor uninitialized(const Spec& spec, const char* site, Category category);
   static Tensor from_bytes(std::span<const std::byte> bytes, const Spec& spec);
+  static std::uint64_t charge(const Spec& spec);  // what such a tensor takes of the process
   static Tensor adopt(Value* value) {
     Tensor t;
     t.value_ = value;

@@ -31,6 +31,11 @@ std::mutex& loading() {
   return mutex;
 }
 
+// Counts a value to a promise; one that a tensor is a view of stays where it is.
+void count_to(const memory::Promise* promise, const Tensor& value) {
+  if (value && !value.symbol()) memory::draw(value.handle(), promise);
+}
+
 }  // namespace
 
 std::shared_ptr<const First> zeros_first() {
@@ -49,18 +54,29 @@ Variable::Variable(std::string name, const Spec& spec, std::shared_ptr<const Fir
     : state_(new State{std::move(name), spec, std::move(first), trainable, category,
                        Tensor::Value::next_id(), Scope::current()}) {}
 
-// The next value of the same variable: to tapes it is the same source.
+// The next value of the same variable: to tapes it is the same source. What the program still holds
+// of the old one is its own.
 void Variable::set(Tensor next) const noexcept {
   next.handle()->trainable = watched();
   next.handle()->id = state_->id;
+  if (state_->promise) {
+    count_to(state_->promise, next);
+    if (state_->value && !state_->value.unique()) count_to(nullptr, state_->value);
+  }
   state_->value = std::move(next);
   state_->there.store(true, std::memory_order_release);
+}
+
+void Variable::draw_from(const memory::Promise* promise) {
+  state().promise = promise;
+  if (state_->there) count_to(promise, state_->value);
 }
 
 void Variable::load() const {
   const std::lock_guard lock(loading());
   if (state_->there) return;
   const Scope scope(state_->scope);
+  const memory::Drawing draws(state_->promise);
   try {
     Tensor t = Tensor::uninitialized(spec(), "variable", state_->category);
     read({t.bytes(), t.spec().bytes()}, 0);
@@ -90,7 +106,13 @@ void Variable::assign(const Tensor& value) {
     throw Error(fmt::format("assign: variable {} is {}, the value is {}", name(), to_string(spec()),
                             to_string(value.spec())));
   if (VariableView* view = variable_view()) return view->assign(*this, value);
-  set(owned(value, state_->category));
+  if (state().there && state_->value.unique() && state_->value.handle() != value.handle()) {
+    value.check_known();
+    std::memcpy(state_->value.bytes(), value.raw(), value.spec().bytes());  // in its place
+  } else {
+    const memory::Drawing draws(state_->promise);
+    set(owned(value, state_->category));
+  }
   if (state_->keeper) state_->keeper->written(*this);
 }
 
@@ -103,7 +125,10 @@ void Variable::adopt(Tensor value) {
 
 void Variable::own() {
   if (!state().there) load();
-  if (!state_->value.unique()) set(owned(state_->value, state_->category));
+  if (!state_->value.unique()) {
+    const memory::Drawing draws(state_->promise);
+    set(owned(state_->value, state_->category));
+  }
   if (state_->keeper) state_->keeper->written(*this);
 }
 

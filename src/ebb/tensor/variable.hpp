@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "ebb/base/memory.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {
@@ -63,6 +64,10 @@ class Variable {
   // `offset` is a multiple of First::kChunk elements.
   void read(std::span<std::byte> to, std::uint64_t offset) const;
 
+  // What its value takes of the process where it is in memory, and the promise that counts it.
+  std::uint64_t charge() const { return Tensor::charge(spec()); }
+  void draw_from(const memory::Promise* promise);
+
   bool operator==(const Variable& other) const { return state_ == other.state_; }
   bool operator<(const Variable& other) const { return state_ < other.state_; }
 
@@ -92,6 +97,7 @@ class Variable {
     Tensor value{};
     std::atomic<bool> there{false};  // the value; two threads may ask for it first
     std::shared_ptr<Keeper> keeper{};
+    const memory::Promise* promise = nullptr;  // what its value is drawn from; it outlives all
   };
   State& state() const {
     if (!state_) empty();

@@ -1,0 +1,88 @@
+#include "ebb/exec/arena.hpp"
+
+#include <algorithm>
+
+#include "ebb/base/error.hpp"
+
+namespace ebb::exec {
+
+std::byte* Arena::at_least(std::uint64_t bytes) {
+  if (bytes <= size_) return data_;
+  clear();
+  const memory::Drawing draws(from_);
+  data_ = static_cast<std::byte*>(memory::take_pages(bytes, "arena", Category::activations));
+  size_ = bytes;
+  return data_;
+}
+
+void Arena::clear() {
+  if (data_) memory::give(data_);
+  data_ = nullptr;
+  size_ = 0;
+}
+
+Arenas::Place& Arenas::place_of(const Arena* arena) {
+  return *std::find_if(places_.begin(), places_.end(),
+                       [&](const Place& p) { return p.arena.get() == arena; });
+}
+
+bool Arenas::others_busy(const Arena* arena) const {
+  return std::any_of(places_.begin(), places_.end(),
+                     [&](const Place& p) { return p.busy && p.arena.get() != arena; });
+}
+
+Arenas::Lease::Lease(Arenas& arenas, const Arena* preferred) : all_(arenas), arena_(nullptr) {
+  const std::lock_guard lock(all_.lock_);
+  Place* found = nullptr;
+  for (Place& p : all_.places_) {
+    if (p.busy) continue;
+    if (p.arena.get() == preferred || !found ||
+        (found->arena.get() != preferred && p.arena->size() > found->arena->size()))
+      found = &p;
+  }
+  if (!found) {
+    all_.places_.push_back({std::make_unique<Arena>(all_.from_)});
+    found = &all_.places_.back();
+  }
+  found->busy = true;
+  arena_ = found->arena.get();
+}
+
+// Of several that are free, one is enough: the largest.
+Arenas::Lease::~Lease() {
+  const std::lock_guard lock(all_.lock_);
+  all_.place_of(arena_).busy = false;
+  Arena* largest = nullptr;
+  for (const Place& p : all_.places_)
+    if (!p.busy && (!largest || p.arena->size() > largest->size())) largest = p.arena.get();
+  for (Place& p : all_.places_)
+    if (!p.busy && p.arena.get() != largest) p.arena->clear();
+  if (all_.waiting_) all_.freed_.notify_all();
+}
+
+std::byte* Arenas::Lease::fit(std::uint64_t bytes, std::uint64_t most) {
+  if (arena_->size() > std::max(bytes, most)) arena_->clear();
+  for (;;) {
+    try {
+      return arena_->at_least(bytes);
+    } catch (const OutOfMemory&) {
+      std::unique_lock lock(all_.lock_);
+      bool others_idle = false;
+      for (Place& p : all_.places_)
+        if (!p.busy && p.arena->size() > 0) p.arena->clear(), others_idle = true;
+      if (others_idle) continue;
+      if (!all_.others_busy(arena_)) throw;
+      ++all_.waiting_;
+      all_.freed_.wait(lock);
+      --all_.waiting_;
+    }
+  }
+}
+
+void Arenas::clear_idle(std::uint64_t above) {
+  const std::lock_guard lock(lock_);
+  for (Place& p : places_)
+    if (!p.busy && p.arena->size() > above) p.arena->clear();
+}
+
+}  // namespace ebb::exec

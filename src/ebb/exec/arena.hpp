@@ -1,0 +1,74 @@
+// The memory of steps: what every compiled function computes in, one after the other in the same bytes.
+//
+// Functions that run at the same time, on several threads, get arenas of their own where there is
+// room; where the budget has none, they wait for each other.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ebb/base/memory.hpp"
+
+namespace ebb::exec {
+
+class Arena {
+ public:
+  explicit Arena(const memory::Promise& from) : from_(from) {}
+  ~Arena() { clear(); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+  std::byte* at_least(std::uint64_t bytes);
+  std::byte* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+  void clear();
+
+ private:
+  const memory::Promise& from_;
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+class Arenas {
+ public:
+  explicit Arenas(const memory::Promise& from) : from_(from) {}
+
+  // An arena for as long as a step runs.
+  class Lease {
+   public:
+    // The one that was used last, if it is free.
+    Lease(Arenas& arenas, const Arena* preferred);
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    // At least `bytes`; given back and taken anew where it has more than `most`.
+    std::byte* fit(std::uint64_t bytes, std::uint64_t most);
+    Arena& arena() { return *arena_; }
+
+   private:
+    Arenas& all_;
+    Arena* arena_;
+  };
+
+  const memory::Promise& promise() const { return from_; }
+  void clear_idle(std::uint64_t above = 0);  // those that nobody uses, and that are larger
+
+ private:
+  struct Place {
+    std::unique_ptr<Arena> arena;
+    bool busy = false;
+  };
+  Place& place_of(const Arena* arena);
+  bool others_busy(const Arena* arena) const;
+
+  const memory::Promise& from_;
+  std::mutex lock_;
+  std::condition_variable freed_;
+  int waiting_ = 0;
+  std::vector<Place> places_;
+};
+
+}  // namespace ebb::exec

@@ -1,0 +1,199 @@
+#include "ebb/exec/functions.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ebb/base/budget.hpp"
+#include "ebb/data/batch.hpp"
+
+namespace ebb::exec {
+namespace {
+
+constexpr std::uint64_t kRounding = 64 << 10;  // a scalar more or less moves no smallest budget
+constexpr std::uint64_t kSmall = 64 << 10;  // of the program's: scalars, counts, what it prints
+
+bool contains(const std::vector<Variable>& list, const Variable& v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+std::vector<Need> needs_of(const Function& f, bool least) {
+  return least ? std::vector<Need>{f.least()} : f.needs();
+}
+
+}  // namespace
+
+Functions& Functions::all() {
+  static Functions* const functions = new Functions;  // outlives every compiled function
+  return *functions;
+}
+
+Functions::Functions() : steps_("compiled steps"), arenas_(steps_) {}
+
+void Functions::add(Function& function) {
+  if (functions_.empty()) runtime::measure_anew();
+  functions_.push_back(&function);
+  for (Variable& v : function.variables) v.draw_from(&steps_);
+  declare_data();
+}
+
+void Functions::remove(Function& function) noexcept {
+  const std::lock_guard hold(lock_);
+  std::erase(functions_, &function);
+  for (Variable& v : function.variables)  // are the program's own again
+    if (std::none_of(functions_.begin(), functions_.end(),
+                     [&](const Function* f) { return contains(f->variables, v); }))
+      v.draw_from(nullptr);
+  declare_data();
+  promise_needs();
+  std::uint64_t most = 0;
+  for (const Function* f : functions_)
+    for (const Need& n : f->needs()) most = std::max(most, n.arena);
+  arenas_.clear_idle(most);
+}
+
+void Functions::declare_data() {
+  std::uint64_t bytes = 0;
+  for (const Function* f : functions_) bytes += f->data;
+  data::promise().set(bytes);
+}
+
+// What others hold while this one runs: variables that no plan of theirs keeps in a file, and the
+// buffers of those files.
+std::uint64_t Functions::beside(const Function& function, bool least) const {
+  std::uint64_t bytes = 0;
+  std::set<Variable> counted;
+  for (const Function* f : functions_) {
+    if (f == &function) continue;
+    const std::vector<Need> needs = needs_of(*f, least);
+    for (const Need& n : needs) bytes += n.held;
+    for (const Variable& v : f->variables) {
+      if (contains(function.variables, v) || !counted.insert(v).second) continue;
+      // In a file where every function that has it keeps it there.
+      const bool away =
+          std::all_of(functions_.begin(), functions_.end(), [&](const Function* other) {
+            if (!contains(other->variables, v)) return true;
+            const std::vector<Need> theirs = needs_of(*other, least);
+            return !theirs.empty() &&
+                   std::all_of(theirs.begin(), theirs.end(),
+                               [&](const Need& n) { return contains(n.spilled, v); });
+          });
+      if (!away) bytes += v.charge();
+    }
+  }
+  return bytes;
+}
+
+std::uint64_t Functions::need_of_all(bool least) const {
+  std::uint64_t most = 0;
+  for (const Function* f : functions_) {
+    const std::vector<Need> needs = needs_of(*f, least);
+    std::uint64_t held = 0;
+    for (const Need& n : needs) held += n.held;
+    const std::uint64_t others = beside(*f, least);
+    for (const Need& n : needs) most = std::max(most, n.bytes - n.held + held + others);
+  }
+  return most;
+}
+
+bool Functions::fit() const {
+  const std::uint64_t budget = Budget::now();
+  return budget == 0 || shared() + need_of_all(false) <= budget;
+}
+
+std::uint64_t Functions::minimum() const {
+  const std::lock_guard hold(lock_);
+  return shared() + need_of_all(true);
+}
+
+std::uint64_t Functions::shared() const {
+  const std::uint64_t batches = std::max(data::promise().bytes(), data::promise().drawn());
+  const std::uint64_t others = steps_.beside() - batches;
+  return runtime::reserve() + batches + (others + kRounding - 1) / kRounding * kRounding + kSmall;
+}
+
+void Functions::promise_needs() { steps_.set(need_of_all(false)); }
+
+std::uint64_t Functions::most_arena(const Function& function, const Need& need) const {
+  if (Budget::now() == 0) return ~std::uint64_t{0};
+  const std::uint64_t others = beside(function, false) + need.bytes - need.arena;
+  const std::uint64_t all = steps_.bytes();
+  return all > others ? all - others : 0;
+}
+
+plan::Surroundings Functions::around(const Function& function) const {
+  plan::Surroundings a;
+  a.reserve = a.runtime = runtime::reserve();
+  a.batches = std::max(data::promise().bytes(), data::promise().drawn());
+  a.others = shared() - a.reserve - a.batches + beside(function, false);
+  for (const Need& n : function.needs()) a.others += n.held;
+  return a;
+}
+
+// Those that no longer fit beside the function, or all of them as small as can be.
+bool Functions::replan_others(const Function& function, bool smallest) {
+  const std::uint64_t budget = Budget::now();
+  for (Function* f : functions_) {
+    if (f == &function) continue;
+    std::uint64_t held = 0, most = 0;
+    for (const Need& n : f->needs()) held += n.held, most = std::max(most, n.bytes - n.held);
+    if (!smallest && shared() + most + held + beside(*f, false) <= budget) continue;
+    try {
+      f->plan_anew(smallest);
+    } catch (const BudgetTooSmall&) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Functions::make(Function& function, const std::function<void()>& plan) {
+  const memory::Planning plans;
+  const std::uint64_t budget = Budget::now();
+  if (budget) arenas_.clear_idle();  // planning takes memory, too
+  const auto made = [&] {
+    promise_needs();
+    runtime::drop_code();
+  };
+  if (budget == 0) {
+    plan();
+    return made();
+  }
+  std::string why;
+  std::uint64_t wanted = 0;
+  const auto planned = [&] {
+    try {
+      plan();
+      return true;
+    } catch (const BudgetTooSmall& e) {
+      why = e.what();
+      wanted = e.minimum;
+      return false;
+    }
+  };
+  const bool alone = functions_.size() == 1 && functions_[0] == &function;
+  if (planned() && (alone || (replan_others(function, false) && fit()))) return made();
+  if (!alone) {
+    // All others as small as they can be, then as fast as that leaves room for.
+    for (Function* f : functions_) f->forget_plans();
+    if (replan_others(function, true) && planned() && fit()) return made();
+    function.forget_plans();
+    try {
+      function.plan_anew(true);
+      if (replan_others(function, true) && planned() && fit()) return made();
+    } catch (const BudgetTooSmall&) {
+    }
+    for (Function* f : functions_) f->forget_plans();
+  }
+  promise_needs();
+  const std::uint64_t least = minimum();
+  if (alone || (wanted >= least && !why.empty())) throw BudgetTooSmall(why, wanted);
+  throw BudgetTooSmall(
+      fmt::format("the budget of {} ({} bytes) is too small for {} compiled functions together: the "
+                  "smallest that does is {} ({} bytes)",
+                  to_string(ByteSize{budget}), budget, functions_.size(), plan::enough(least), least),
+      least);
+}
+
+}  // namespace ebb::exec

@@ -1,0 +1,79 @@
+// All compiled functions of the process: they share one budget and one arena, and their plans are made
+// to fit together. What was promised to one stays promised: a function that comes later, or a shape,
+// is planned within what the others leave; where that is too little, they are planned anew with less,
+// each down to the least it can do with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "ebb/base/memory.hpp"
+#include "ebb/exec/arena.hpp"
+#include "ebb/plan/plan.hpp"
+
+namespace ebb::exec {
+
+// What a plan takes of the process beside what all share (runtime, data, the program's tensors).
+struct Need {
+  std::uint64_t bytes = 0;        // while it runs: arena, its variables in memory, results
+  std::uint64_t held = 0;         // of these, what stays while others run: buffers of its spill file
+  std::uint64_t arena = 0;        // of these, likewise not
+  std::vector<Variable> spilled;  // variables that are in the file
+};
+
+// A compiled function, as the others see it.
+class Function {
+ public:
+  virtual ~Function() = default;
+  virtual std::vector<Need> needs() const = 0;  // of the plans it has
+  virtual Need least() const = 0;               // of the smallest plan it could have
+  // For the shape it was made for: as fast as the budget allows, or as small as can be. Throws
+  // BudgetTooSmall.
+  virtual void plan_anew(bool smallest) = 0;
+  virtual void forget_plans() = 0;  // to be made when it runs next
+
+  std::vector<Variable> variables;  // that it reads or writes
+  std::uint64_t data = 0;           // bytes that dealing out its batches takes
+};
+
+class Functions {
+ public:
+  static Functions& all();  // of the process
+  std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(lock_); }
+
+  void add(Function& function);
+  void remove(Function& function) noexcept;
+
+  // `plan` gives the function a plan more, and is called again where others have made room for it.
+  // Throws BudgetTooSmall, and then all others have what they had.
+  void make(Function& function, const std::function<void()>& plan);
+
+  // What stands around a plan of the function, and how much of that is shared or others'.
+  plan::Surroundings around(const Function& function) const;
+  std::uint64_t beside(const Function& function, bool least) const;
+  // The smallest budget for all of them.
+  std::uint64_t minimum() const;
+  // The largest arena that is in memory while a plan with this need runs.
+  std::uint64_t most_arena(const Function& function, const Need& need) const;
+
+  Arenas& arenas() { return arenas_; }
+  const memory::Promise& promise() const { return steps_; }
+
+ private:
+  Functions();
+  std::uint64_t shared() const;  // by all: the runtime, data, what the program holds
+  std::uint64_t need_of_all(bool least) const;
+  bool fit() const;
+  bool replan_others(const Function& function, bool smallest);
+  void promise_needs();
+  void declare_data();
+
+  mutable std::recursive_mutex lock_;
+  std::vector<Function*> functions_;
+  memory::Promise steps_;
+  Arenas arenas_;
+};
+
+}  // namespace ebb::exec

@@ -1,0 +1,166 @@
+#include "ebb/plan/smaller.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "ebb/plan/passes.hpp"
+#include "ebb/trace/passes.hpp"
+#include "ebb/trace/store_half.hpp"
+
+namespace ebb::plan {
+namespace {
+
+Levers levers_of(const Plan& p) {
+  Levers levers;
+  levers.by_rows = p.way.by_rows > 0;
+  levers.stored = p.way.activations;
+  bool streamed = false;
+  for (const Program& program : p.programs) streamed |= !program.lowered.streams.empty();
+  levers.spilling = streamed               ? Spilling::streamed
+                    : p.way.state_spilled ? Spilling::state
+                                          : Spilling::none;  // to the graph, the same as activations
+  return levers;
+}
+
+bool same_calls(const Program& larger, const trace::Trace& t, const Lowered& lowered) {
+  const Lowered& from = larger.lowered;
+  const trace::Trace& was = larger.trace;
+  if (t.variables != was.variables || t.results.size() != was.results.size() ||
+      t.carry.size() != was.carry.size() || t.before.size() != was.before.size() ||
+      lowered.call.size() != from.call.size() || lowered.copies != from.copies ||
+      lowered.streams != from.streams || lowered.streamed != from.streamed ||
+      lowered.sum_of != from.sum_of || lowered.result_of != from.result_of ||
+      lowered.graph.buffers.size() != from.graph.buffers.size())
+    return false;
+  for (std::size_t k = 0; k < t.carry.size(); ++k) {
+    if ((t.carry[k] == trace::kNone) != (was.carry[k] == trace::kNone)) return false;
+    if (t.carry[k] != trace::kNone && t.values[t.carry[k]].spec != was.values[was.carry[k]].spec)
+      return false;
+  }
+  for (std::size_t k = 0; k < t.before.size(); ++k)
+    if (t.before[k].name != was.before[k].name || t.before[k].spec != was.before[k].spec)
+      return false;
+  for (std::size_t n = 0; n < from.call.size(); ++n) {
+    const Node &a = lowered.graph.nodes[n], &b = from.graph.nodes[n];
+    if (&t.calls[lowered.call[n]].op.type() != &was.calls[from.call[n]].op.type() ||
+        a.in != b.in || a.out != b.out || a.updates != b.updates || a.reuse != b.reuse)
+      return false;
+  }
+  for (std::size_t b = 0; b < from.graph.buffers.size(); ++b) {
+    const Buffer &x = lowered.graph.buffers[b], &y = from.graph.buffers[b];
+    if (x.bytes > y.bytes || x.origin != y.origin || x.kept != y.kept) return false;
+  }
+  return true;
+}
+
+// The larger program's schedule and places, for a trace that makes the same calls.
+std::optional<Program> in_place_of(const Program& larger, Searched ready) {
+  if (!same_calls(larger, ready.trace, ready.lowered)) return std::nullopt;
+  Program p;
+  p.schedule = larger.schedule;
+  for (Step& step : p.schedule.steps) {
+    if (step.kind != Step::Kind::run) continue;
+    const Node& node = ready.lowered.graph.nodes[step.node];
+    if (node.scratch <= step.scratch) {
+      step.scratch = node.scratch;
+    } else if (node.tiles.empty() || node.tiles.back().scratch > step.scratch) {
+      return std::nullopt;
+    }
+  }
+  p.trace = std::move(ready.trace);
+  p.lowered = std::move(ready.lowered);
+  p.offsets = larger.offsets;
+  p.scratch = larger.scratch;
+  p.arena = larger.arena;
+  p.resident = larger.resident;
+  p.first_slot = larger.first_slot;
+  p.result_index = larger.result_index;
+  return p;
+}
+
+class Smaller {
+ public:
+  Smaller(const Plan& larger, const TraceRows& trace_rows, const CompileOptions& options,
+          const Machine& machine)
+      : larger_(larger),
+        trace_rows_(trace_rows),
+        options_(options),
+        machine_(machine),
+        levers_(levers_of(larger)) {}
+
+  std::optional<Plan> plan(std::int64_t examples) {
+    if (larger_.way.mixed || examples < 1) return std::nullopt;
+    Plan p = larger_;
+    p.examples = examples;
+    p.programs.clear();
+    p.runs.clear();
+    const trace::Trace whole =
+        trace::simplified(trace_rows_(examples, trace::Part::whole));
+    p.result_specs.clear();
+    for (const trace::Id id : whole.results) p.result_specs.push_back(whole.values[id].spec);
+    if (larger_.programs.size() == 1 && larger_.carry_bytes == 0) {
+      trace::Trace t = whole;
+      t.carry.clear();
+      if (!add(p, larger_.programs[0], stored(trace::folded(t)), 0, examples, 1))
+        return std::nullopt;
+      return p;
+    }
+    // As many parts of the larger's size as there are, one of what is left, and a last one that is
+    // no larger than the larger's last.
+    const Program& part = larger_.programs.front();
+    const std::int64_t rows = larger_.way.rows;
+    const std::int64_t last = std::min(larger_.runs.back().rows, examples);
+    const std::int64_t parts = (examples - last) / rows, left = (examples - last) % rows;
+    if (parts > 0 && !add(p, part, part_of(rows), 0, rows, parts)) return std::nullopt;
+    if (left > 0 && !add(p, part, part_of(left), parts * rows, left, 1)) return std::nullopt;
+    if (!add(p, larger_.programs.back(), last_part(last), examples - last, last, 1))
+      return std::nullopt;
+    return p;
+  }
+
+ private:
+  bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t row0, std::int64_t rows,
+           std::int64_t times) const {
+    std::optional<Program> program =
+        in_place_of(larger, ready(std::move(t), levers_, options_.fuse, machine_));
+    if (!program) return false;
+    for (std::int64_t i = 0; i < times; ++i)
+      p.runs.push_back({static_cast<int>(p.programs.size()), row0 + i * rows, rows});
+    p.programs.push_back(std::move(*program));
+    return true;
+  }
+  trace::Trace stored(trace::Trace t) const {
+    if (levers_.stored == DType::f32) return t;
+    trace::StoredHalf half = trace::stored_half(t, levers_.stored);
+    return half.values > 0 ? std::move(half.trace) : std::move(t);
+  }
+  trace::Trace last_part(std::int64_t rows) const {
+    return stored(trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last))));
+  }
+  trace::Trace part_of(std::int64_t rows) const {
+    const trace::Trace full = last_part(rows);
+    return trace::part_only(full, larger_.result_carries,
+                            std::vector<bool>(full.assigns.size(), false));
+  }
+
+  const Plan& larger_;
+  const TraceRows& trace_rows_;
+  const CompileOptions& options_;
+  const Machine& machine_;
+  Levers levers_;
+};
+
+}  // namespace
+
+std::optional<Plan> smaller(const Plan& larger, const TraceRows& trace_rows, std::int64_t examples,
+                            const CompileOptions& options, const Machine& machine) {
+  try {
+    return Smaller(larger, trace_rows, options, machine).plan(examples);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const Error&) {  // the function does not take it: whoever plans anew says why
+    return std::nullopt;
+  }
+}
+
+}  // namespace ebb::plan

@@ -1,0 +1,17 @@
+// A plan for a smaller shape from that of a larger one: the same steps at the same places. Every
+// buffer is at most as large as it was, so that it fits where the larger plan fits, without a search:
+// the ragged last batch of an epoch takes no memory that was not promised before the first.
+#pragma once
+
+#include <optional>
+
+#include "ebb/plan/plan.hpp"
+
+namespace ebb::plan {
+
+// `trace_rows` and `examples` are those of the smaller shape. Nothing where the function does other
+// calls for it, or one of them wants more memory.
+std::optional<Plan> smaller(const Plan& larger, const TraceRows& trace_rows, std::int64_t examples,
+                            const CompileOptions& options, const Machine& machine);
+
+}  // namespace ebb::plan
