@@ -1,7 +1,9 @@
 // Rows that stay in their files: the batches of memory, less memory, and files that change.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -274,6 +276,44 @@ TEST_F(StreamedTest, AWalkComesThroughWithItsWalkingBytes) {
       memory::set_limit(0);
       EXPECT_EQ(rows, 2000);
     }
+}
+
+// Pages of a file that are in memory.
+std::size_t cached_bytes(const std::string& path) {
+  const File file = File::open(path);
+  const std::size_t size = file.size();
+  void* const all = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  std::vector<unsigned char> pages((size + 4095) / 4096);
+  EXPECT_EQ(::mincore(all, size, pages.data()), 0);
+  ::munmap(all, size);
+  return static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(),
+                                                [](unsigned char p) { return p & 1; })) * 4096;
+}
+
+// Also where another program has read the file, in whichever pieces the kernel then keeps it.
+TEST_F(StreamedTest, WhatWasReadLeavesThePageCache) {
+  const std::string file = put_npy("x", Tensor::zeros({20'000, 784}, DType::u8));
+  {
+    File written = File::open(file);
+    written.sync();
+    if (written.in_memory()) GTEST_SKIP() << "a file system in memory";
+    std::vector<std::byte> piece(100'000);
+    while (written.read_some(piece)) {
+    }
+  }
+  EXPECT_GT(cached_bytes(file), 8'000'000u);
+  const Dataset rows = Dataset::of({{"x", data::npy_rows(file)}});
+  std::int64_t batches = 0;
+  for (const Batch& b : rows.shuffle(1).batch(100).epochs(1)) batches += b.rows() / 100;
+  EXPECT_EQ(batches, 200);
+  EXPECT_LT(cached_bytes(file), 500'000u);
+  EXPECT_EQ(rows.all().rows(), 20'000);
+  EXPECT_LT(cached_bytes(file), 500'000u);
+  std::ofstream(path("i"), std::ios::binary) << std::string("\0\0\x08\x02\0\0\x4e\x20\0\0\3\x10", 12)
+                                             << std::string(20'000 * 784, 'i');
+  File::open(path("i")).sync();
+  EXPECT_EQ(data::load_idx(path("i")).dim(0), 20'000);
+  EXPECT_LT(cached_bytes(path("i")), 500'000u) << "loaded whole";
 }
 
 TEST_F(StreamedTest, AFileThatChangesIsOneClearError) {

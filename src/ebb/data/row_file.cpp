@@ -15,16 +15,16 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kBuffer = 256 << 10;     // the most that one read covers, if rows are shorter
 constexpr std::size_t kGap = kPage;            // so much between two rows is read along with them
-constexpr std::uint64_t kAnnounced = 4 << 20;  // in the page cache at any time, or one read
+constexpr std::uint64_t kAnnounced = 4 << 20;  // in the page cache, to be read, or one read
+constexpr std::uint64_t kKept = 4 << 20;       // in the page cache, when it was read
 constexpr std::size_t kPiece = 1 << 20;        // of a file that is read whole
 
 std::uint64_t page_start(std::uint64_t offset) { return offset / kPage * kPage; }
 std::uint64_t page_end(std::uint64_t offset) { return (offset + kPage - 1) / kPage * kPage; }
 
-void drop(File& file, std::uint64_t offset, std::uint64_t bytes) {
-  const std::uint64_t start = page_start(offset);
-  file.drop_cached(start, page_end(offset + bytes) - start);
-}
+// From the front: the kernel may hold pages in pieces of up to some MiB, as whoever read the file
+// first has made them, and a piece goes only when all of it is named.
+void drop_up_to(File& file, std::uint64_t end) { file.drop_cached(0, page_end(end)); }
 
 }  // namespace
 
@@ -62,7 +62,7 @@ RowFile::Run RowFile::run(std::span<const Wanted> wanted, std::size_t most) cons
 void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
                    const Place& place) const {
   std::size_t announced = 0;
-  std::uint64_t announced_bytes = 0;
+  std::uint64_t announced_bytes = 0, kept_bytes = 0;  // in the page cache: to be read, and read
   const auto cached = [](const Run& r) {
     return page_end(r.offset + r.bytes) - page_start(r.offset);
   };
@@ -81,13 +81,18 @@ void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
       if (stamp() != opened_) refuse_change();
       throw;
     }
-    drop(file_, r.offset, r.bytes);
     announced_bytes -= cached(r);
+    kept_bytes += cached(r);
+    if (kept_bytes >= kKept) {
+      drop_up_to(file_, r.offset + r.bytes);
+      kept_bytes = 0;
+    }
     const std::uint32_t first_row = wanted[at].row;
     for (const Wanted& w : wanted.subspan(at, r.rows))
       place(w, buffer.data() + static_cast<std::size_t>(w.row - first_row) * stride_);
     at += r.rows;
   }
+  drop_up_to(file_, opened_.bytes);
   if (stamp() != opened_) refuse_change();
 }
 
@@ -110,9 +115,9 @@ void read_in_pieces(File& file, std::uint64_t offset, std::span<std::byte> to) {
     const std::uint64_t end = page_start(offset + kPiece);
     const std::size_t piece = std::min<std::uint64_t>(to.size(), end - offset);
     file.read_at(offset, to.first(piece));
-    drop(file, offset, piece);
     offset += piece;
     to = to.subspan(piece);
+    drop_up_to(file, offset);
   }
 }
 
