@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ebb/base/error.hpp"
@@ -44,6 +45,27 @@ TEST(Position, TheOrderOfAnEpochIsForGood) {
   };
   EXPECT_EQ(order(0), (Rows{11, 7, 2, 4, 10, 9, 8, 3, 5, 6, 1, 0}));
   EXPECT_EQ(order(5), (Rows{11, 8, 10, 1, 6, 7, 5, 3, 2, 0, 4, 9}));
+}
+
+// So is the fingerprint: neither other compilers nor where the rows lie may change it.
+TEST(Position, WhatItBelongsToIsForGood) {
+  const Tensor x = Tensor::zeros({12, 3, 2}, DType::u8), y = Tensor::zeros({12}, DType::i32);
+  const Dataset data = Dataset::of({{"x", x}, {"y", y}}).scale("x", 0.5f).shuffle(7);
+  auto walk = data.batch(5).walk(1);
+  (void)walk.next();
+  EXPECT_EQ(to_string(walk.position()),
+            "epoch=0 batch=1 rows=12 batch_rows=5 drop_last=0 seed=7 columns=9985e0e8a573db41");
+}
+
+TEST(Position, AWalkCanBeHandedOn) {
+  for (const int ahead : {0, 2}) {
+    const Dataset data = counting(30).shuffle(5).batch(5).prefetch(ahead);
+    auto first = data.walk(1);
+    (void)first.next();
+    auto second = std::move(first);
+    EXPECT_EQ(second.position().batch, 1);
+    EXPECT_EQ(rows_of(*second.next()), batches_of(data.epochs(1)).at(1));
+  }
 }
 
 TEST(Position, GoesOnAsIfNothingHadHappened) {

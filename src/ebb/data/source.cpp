@@ -103,8 +103,9 @@ bool Source::put(const std::byte* from, std::byte* to) const {
 
 void Source::copy(const std::uint32_t* order, std::int64_t first, std::int64_t count,
                   Tensor& to) const {
+  const std::size_t step = placed_bytes();
   std::byte* row = to.bytes();
-  for (std::int64_t i = 0; i < count; ++i, row += placed_bytes()) {
+  for (std::int64_t i = 0; i < count; ++i, row += step) {
     const auto at = static_cast<std::size_t>(first + (order ? std::int64_t{order[i]} : i));
     put(values_.raw() + offset_ + at * stride_, row);
   }
