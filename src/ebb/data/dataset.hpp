@@ -60,7 +60,8 @@ class Dataset {
   // The same, for those who want to know where they are: walk.next(), walk.position().
   BatchWalk walk(std::int64_t epochs, const data::Position& from = {}) const;
   // The most that a walk takes from the memory seam at any time, beside what the columns hold: the
-  // order of the rows, the batch at hand and those made ahead, and what files are read through.
+  // order of the rows, the batch at hand and those made ahead, and what files are read through. (Not
+  // from there, and not in it, is the stack of the thread that works ahead.)
   std::uint64_t walking_bytes() const;
 
   // For those who deal batches out: rows [begin, end) of the given order, or of the columns' own.
