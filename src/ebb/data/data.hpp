@@ -5,4 +5,6 @@
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/digits.hpp"
 #include "ebb/data/mnist.hpp"
+#include "ebb/data/position.hpp"
+#include "ebb/data/source.hpp"
 #include "ebb/data/text.hpp"

@@ -1,10 +1,11 @@
-// Data sets in memory: columns of tensors with one first axis, dealt out in batches.
+// Data sets: columns with one first axis, in memory or in files, dealt out in batches.
 //
 //   auto data = Dataset::of({{"x", x}, {"y", y}}).shuffle(1).batch(32).prefetch(2);
 //   for (const Batch& b : data.epochs(3)) step(b["x"], b["y"]);
 //
 // A Dataset is a value and cheap to copy: the settings below return a changed copy that shares the
-// columns, and may be given in any order. Rows are shuffled, never whole batches.
+// columns, and may be given in any order. Rows are shuffled, never whole batches. A column is a
+// Tensor, or rows that stay in their file (source.hpp): the batches are the same.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,8 @@
 #include <vector>
 
 #include "ebb/data/batch.hpp"
+#include "ebb/data/position.hpp"
+#include "ebb/data/source.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {
@@ -26,10 +29,11 @@ struct BatchOptions {
 };
 
 class BatchRange;
+class BatchWalk;
 
 class Dataset {
  public:
-  static Dataset of(std::vector<std::pair<std::string, Tensor>> columns);
+  static Dataset of(std::vector<std::pair<std::string, data::Source>> columns);
   Dataset(const Dataset&);
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(const Dataset&);
@@ -50,36 +54,43 @@ class Dataset {
   BatchSpec spec() const;        // of a full batch, or of the only one where there are fewer rows
   Batch all() const;             // every row in order, as one batch
 
-  BatchRange epochs(std::int64_t count) const;  // epochs 0 to count - 1, one after the other
+  // Epochs 0 to count - 1, one after the other; `from` is where an earlier walk was.
+  BatchRange epochs(std::int64_t count, const data::Position& from = {}) const;
   BatchRange epoch(std::int64_t number) const;  // one of them
+  // The same, for those who want to know where they are: walk.next(), walk.position().
+  BatchWalk walk(std::int64_t epochs, const data::Position& from = {}) const;
+  // The most that a walk takes from the memory seam at any time, beside what the columns hold: the
+  // order of the rows, the batch at hand and those made ahead, and what files are read through. (Not
+  // from there, and not in it, is the stack of the thread that works ahead.)
+  std::uint64_t walking_bytes() const;
 
   // For those who deal batches out: rows [begin, end) of the given order, or of the columns' own.
   Batch gather(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const;
 
  private:
-  friend class BatchRange;
-  friend class BatchStream;
+  friend class BatchWalk;
   Dataset();
-  struct Column {
-    Tensor values;
-    float factor = 0;  // 0: as it is
-    Spec row_spec(std::int64_t rows) const;
-  };
+  data::Position start() const;  // of the first batch, with all that a position belongs to
+  void read_files(const std::uint32_t* order, std::int64_t first, std::vector<Tensor>& to) const;
 
   std::shared_ptr<const Names> names_;
-  std::vector<Column> columns_;
+  std::vector<data::Source> columns_;
+  std::int64_t first_ = 0, size_ = 0;  // the part of the columns' rows
   std::optional<std::uint64_t> seed_;
   std::int64_t batch_rows_ = 0;  // 0: not said yet
   bool drop_last_ = false;
   int ahead_ = 0;
 };
 
-// Where a walk over batches is. Ends its thread, if there is one, wherever it is left.
-class BatchStream {
+// A walk over batches. Ends its thread, if there is one, wherever it is left.
+class BatchWalk {
  public:
-  BatchStream(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch);
-  ~BatchStream();
+  BatchWalk(Dataset data, std::int64_t end_epoch, const data::Position& from);
+  BatchWalk(BatchWalk&&) noexcept;
+  ~BatchWalk();
   const Batch* next();  // nullptr at the end; the batch stays until the next call
+  // Where a walk goes on after the batch at hand, however many were made ahead.
+  const data::Position& position() const { return position_; }
 
  private:
   class Maker;
@@ -87,9 +98,11 @@ class BatchStream {
   std::unique_ptr<Maker> maker_;
   std::unique_ptr<Ahead> ahead_;
   Batch current_;
+  data::Position position_;
+  std::int64_t batches_;
 };
 
-// For range-for. Each begin() is a walk of its own, from the start.
+// For range-for. Each begin() is a walk of its own, from the start or the position given.
 class BatchRange {
  public:
   class Iterator {
@@ -99,7 +112,7 @@ class BatchRange {
     const Batch& operator*() const { return *batch_; }
     const Batch* operator->() const { return batch_; }
     Iterator& operator++() {
-      batch_ = stream_->next();
+      batch_ = walk_->next();
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -107,8 +120,8 @@ class BatchRange {
 
    private:
     friend class BatchRange;
-    explicit Iterator(std::unique_ptr<BatchStream> stream);
-    std::unique_ptr<BatchStream> stream_;
+    explicit Iterator(std::unique_ptr<BatchWalk> walk);
+    std::unique_ptr<BatchWalk> walk_;
     const Batch* batch_;
   };
 
@@ -117,9 +130,10 @@ class BatchRange {
 
  private:
   friend class Dataset;
-  BatchRange(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch);
+  BatchRange(Dataset data, std::int64_t end_epoch, const data::Position& from);
   Dataset data_;
-  std::int64_t first_epoch_, end_epoch_;
+  std::int64_t end_epoch_;
+  data::Position from_;
 };
 
 }  // namespace ebb

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
+#include <numeric>
 #include <span>
+#include <utility>
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
+#include "ebb/data/row_file.hpp"
 
 namespace ebb::data {
 namespace {
@@ -29,10 +33,14 @@ std::string found(const std::string& folder, const char* name) {
                   path));
 }
 
-}  // namespace
+struct Idx {
+  File file;
+  Spec spec;
+  std::uint64_t start;  // of the elements
+};
 
 // Two zeros, a byte for the type, a byte for the rank, the sizes, the elements; all big-endian.
-Tensor load_idx(const std::string& path) {
+Idx open_idx(const std::string& path) {
   File file = File::open(path);
   const std::uint64_t size = file.size();
   std::uint8_t front[4 + 4 * Shape::kMaxRank];
@@ -84,38 +92,55 @@ Tensor load_idx(const std::string& path) {
            fmt::format("{} needs a file of {} bytes, and this one has {}; the file is damaged, "
                        "get a new copy",
                        to_string(spec), start + spec.bytes(), size));
+  return {std::move(file), spec, start};
+}
+
+constexpr bool kSwapped = std::endian::native == std::endian::little;
+
+}  // namespace
+
+Tensor load_idx(const std::string& path) {
+  auto [file, spec, start] = open_idx(path);
   Tensor out = Tensor::uninitialized(spec, "load_idx", Category::data);
-  file.read({out.bytes(), spec.bytes()});
-  const std::size_t width = size_of(dtype);
-  if (width > 1 && std::endian::native == std::endian::little)
+  read_in_pieces(file, start, {out.bytes(), spec.bytes()});
+  const std::size_t width = size_of(spec.dtype);
+  if (width > 1 && kSwapped)
     for (std::byte *p = out.bytes(), *end = p + spec.bytes(); p != end; p += width)
       std::reverse(p, p + width);
   return out;
 }
 
-Dataset mnist(const std::string& folder, Split split) {
+Source idx_rows(const std::string& path) {
+  auto [file, spec, start] = open_idx(path);
+  if (spec.rank() == 0) refuse(path, "it is a single number; expected rows");
+  const std::int64_t rows = spec.shape[0];
+  const std::size_t row = rows ? spec.bytes() / static_cast<std::size_t>(rows) : 0;
+  return {std::make_shared<RowFile>(std::move(file), start, row, row, rows), spec, 0, kSwapped};
+}
+
+Dataset mnist(const std::string& folder, Split split, MnistOptions options) {
   const std::string part = split == Split::train ? "train" : "t10k";
   const std::string image_path = found(folder, (part + "-images-idx3-ubyte").c_str());
   const std::string label_path = found(folder, (part + "-labels-idx1-ubyte").c_str());
-  const Tensor images = load_idx(image_path), bytes = load_idx(label_path);
-  if (images.rank() != 3 || images.dtype() != DType::u8)
-    refuse(image_path, fmt::format("it holds {}; expected images, u8(count, height, width)",
-                                   to_string(images.spec())));
-  if (bytes.rank() != 1 || bytes.dtype() != DType::u8)
+  const Source images = options.in_memory ? Source(load_idx(image_path)) : idx_rows(image_path);
+  const Tensor labels = load_idx(label_path);
+  const Spec& spec = images.spec();
+  if (spec.rank() != 3 || spec.dtype != DType::u8)
+    refuse(image_path,
+           fmt::format("it holds {}; expected images, u8(count, height, width)", to_string(spec)));
+  if (labels.rank() != 1 || labels.dtype() != DType::u8)
     refuse(label_path,
-           fmt::format("it holds {}; expected labels, u8(count)", to_string(bytes.spec())));
-  if (images.dim(0) != bytes.dim(0))
+           fmt::format("it holds {}; expected labels, u8(count)", to_string(labels.spec())));
+  if (spec.shape[0] != labels.dim(0))
     refuse(label_path, fmt::format("it has {} labels, and there are {} images; the files do not "
                                    "belong together",
-                                   bytes.dim(0), images.dim(0)));
-  Tensor labels = Tensor::uninitialized({bytes.shape(), DType::i32}, "mnist", Category::data);
-  auto* to = reinterpret_cast<std::int32_t*>(labels.bytes());
-  for (const std::uint8_t label : bytes.data<std::uint8_t>()) {
+                                   labels.dim(0), spec.shape[0]));
+  for (const std::uint8_t label : labels.data<std::uint8_t>())
     if (label > 9) refuse(label_path, fmt::format("it has a label {}; expected 0 to 9", label));
-    *to++ = label;
-  }
-  const Tensor rows = images.viewed({images.dim(0), images.dim(1) * images.dim(2)});
-  return Dataset::of({{"image", rows}, {"label", labels}}).scale("image", 1.0f / 255);
+  Codes digits;
+  std::iota(digits.begin(), digits.end(), 0);
+  const Source answers = Source(labels).coded(std::make_shared<Codes>(digits));
+  return Dataset::of({{"image", images.flat()}, {"label", answers}}).scale("image", 1.0f / 255);
 }
 
 }  // namespace ebb::data

@@ -6,6 +6,9 @@
 #include <cstring>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/file.hpp"
+#include "ebb/base/memory.hpp"
+#include "ebb/data/row_file.hpp"
 
 namespace ebb::data {
 
@@ -46,30 +49,93 @@ std::string Vocabulary::decode(std::span<const std::int32_t> ids) const {
   return out;
 }
 
-Text text(std::string_view text, TextOptions options) {
-  const std::int64_t window = options.window, stride = options.stride ? options.stride : window;
+std::shared_ptr<const Codes> Vocabulary::codes() const {
+  auto codes = std::make_shared<Codes>();
+  std::copy(std::begin(ids_), std::end(ids_), codes->begin());
+  return codes;
+}
+
+namespace {
+
+struct Windows {
+  std::int64_t count, length, stride;
+};
+
+Windows cut(std::string_view what, std::uint64_t bytes, std::int64_t window, std::int64_t stride) {
+  if (stride == 0) stride = window;
   if (window < 1 || stride < 1)
-    throw Error(fmt::format("text: a window of {} and a stride of {}; both must be at least 1",
+    throw Error(fmt::format("{}: a window of {} and a stride of {}; both must be at least 1", what,
                             window, stride));
-  const auto length = static_cast<std::int64_t>(text.size());
+  const auto length = static_cast<std::int64_t>(bytes);
   if (length - 1 < window)
     throw Error(
-        fmt::format("text: {} characters are too few for a window of {} and the character "
+        fmt::format("{}: {} characters are too few for a window of {} and the character "
                     "after it; give more text or a smaller window",
-                    length, window));
-  const std::int64_t count = (length - 1 - window) / stride + 1;
+                    what, length, window));
+  return {(length - 1 - window) / stride + 1, window, stride};
+}
+
+using SharedCodes = std::shared_ptr<const Codes>;
+
+Dataset windows_of(const Tensor& text, const Windows& w, const SharedCodes& codes) {
+  const auto column = [&](std::int64_t offset) {
+    return Source::windows(text, w.count, w.length, w.stride, offset).coded(codes);
+  };
+  return Dataset::of({{"input", column(0)}, {"target", column(1)}});
+}
+
+// Each row of the file is a window and the character after it.
+Dataset windows_of(File file, const Windows& w, const SharedCodes& codes) {
+  const auto length = static_cast<std::size_t>(w.length);
+  const auto stride = static_cast<std::size_t>(w.stride);
+  const auto rows = std::make_shared<RowFile>(std::move(file), 0, length + 1, stride, w.count);
+  const auto column = [&](std::size_t offset) {
+    return Source(rows, {{w.count, w.length}, DType::u8}, offset).coded(codes);
+  };
+  return Dataset::of({{"input", column(0)}, {"target", column(1)}});
+}
+
+// The bytes that occur, in order.
+std::string bytes_of(std::span<const bool, 256> seen) {
+  std::string out;
+  for (int c = 0; c < 256; ++c)
+    if (seen[static_cast<std::size_t>(c)]) out += static_cast<char>(c);
+  return out;
+}
+
+}  // namespace
+
+Text text(std::string_view text, TextOptions options) {
+  const Windows windows = cut("text", text.size(), options.window, options.stride);
   Vocabulary vocabulary(text);
-  const Tensor ids = vocabulary.encode(text);
-  Tensor input = Tensor::uninitialized({{count, window}, DType::i32}, "text", Category::data);
-  Tensor target = Tensor::uninitialized({{count, window}, DType::i32}, "text", Category::data);
-  const std::int32_t* from = ids.data<std::int32_t>().data();
-  auto* now = reinterpret_cast<std::int32_t*>(input.bytes());
-  auto* next = reinterpret_cast<std::int32_t*>(target.bytes());
-  for (std::int64_t row = 0; row < count; ++row) {
-    std::copy_n(from + row * stride, window, now + row * window);
-    std::copy_n(from + row * stride + 1, window, next + row * window);
+  const Spec spec{{static_cast<std::int64_t>(text.size())}, DType::u8};
+  Tensor held = Tensor::uninitialized(spec, "text", Category::data);
+  std::memcpy(held.bytes(), text.data(), text.size());
+  return {windows_of(held, windows, vocabulary.codes()), std::move(vocabulary)};
+}
+
+Text text_file(const std::string& path, TextFileOptions options) {
+  File file = File::open(path);
+  const std::uint64_t size = file.size();
+  const Windows windows =
+      cut(fmt::format("text_file \"{}\"", path), size, options.window, options.stride);
+  if (options.in_memory) {
+    Tensor held = Tensor::uninitialized({{static_cast<std::int64_t>(size)}, DType::u8}, "text_file",
+                                        Category::data);
+    read_in_pieces(file, 0, {held.bytes(), size});
+    Vocabulary vocabulary({reinterpret_cast<const char*>(held.raw()), size});
+    return {windows_of(held, windows, vocabulary.codes()), std::move(vocabulary)};
   }
-  return {Dataset::of({{"input", input}, {"target", target}}), std::move(vocabulary)};
+  constexpr std::uint64_t kPiece = 64 << 10;
+  const memory::Buffer piece(std::min(size, kPiece), "text_file", Category::data);
+  bool seen[256] = {};
+  for (std::uint64_t at = 0; at < size; at += piece.size()) {
+    const std::span bytes(piece.data(), std::min<std::uint64_t>(piece.size(), size - at));
+    read_in_pieces(file, at, bytes);
+    for (const std::byte b : bytes) seen[std::to_integer<std::uint8_t>(b)] = true;
+  }
+  Vocabulary vocabulary(bytes_of(seen));
+  return {windows_of(std::move(file), windows, vocabulary.codes()), std::move(vocabulary)};
 }
 
 }  // namespace ebb::data

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@ class Vocabulary {
   const std::string& characters() const { return characters_; }
   Tensor encode(std::string_view text) const;  // i32(text.size()); refuses unknown characters
   std::string decode(std::span<const std::int32_t> ids) const;
+  std::shared_ptr<const Codes> codes() const;  // of every byte
 
  private:
   std::string characters_;
@@ -34,7 +36,16 @@ struct Text {
   Vocabulary vocabulary;
 };
 
-// What is left over at the end, shorter than a window and one more, is not used.
+// What is left over at the end, shorter than a window and one more, is not used. The text is held
+// once, a byte each; windows are cut when a batch is made.
 Text text(std::string_view text, TextOptions options = {});
+
+struct TextFileOptions {
+  std::int64_t window = 64, stride = 0;  // as above
+  bool in_memory = true;  // false: the text stays in its file, and a batch reads its own
+};
+
+// The same of a file. It is read through once, for the vocabulary.
+Text text_file(const std::string& path, TextFileOptions options = {});
 
 }  // namespace ebb::data

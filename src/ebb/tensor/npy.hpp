@@ -25,6 +25,8 @@ class NpyReader {
   explicit NpyReader(const std::string& path);
   const Spec& spec() const { return spec_; }
   Tensor rows(std::int64_t begin, std::int64_t end);
+  std::uint64_t data_offset() const { return data_; }  // where in the file its first row begins
+  bool swapped() const { return swapped_; }            // the other byte order than this machine's
 
  private:
   File file_;

@@ -27,10 +27,10 @@ std::uint64_t below(std::uint64_t bound, std::uint64_t bits) {
 }  // namespace
 
 // Makes the batches of some epochs in turn.
-class BatchStream::Maker {
+class BatchWalk::Maker {
  public:
-  Maker(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch)
-      : data_(std::move(data)), epoch_(first_epoch), end_epoch_(end_epoch) {
+  Maker(Dataset data, const data::Position& from, std::int64_t end_epoch)
+      : data_(std::move(data)), epoch_(from.epoch), end_epoch_(end_epoch), index_(from.batch) {
     if (data_.batches() == 0) epoch_ = end_epoch_;
   }
 
@@ -40,7 +40,7 @@ class BatchStream::Maker {
       ++epoch_;
     }
     if (epoch_ >= end_epoch_) return false;
-    if (index_ == 0 && data_.seed_) shuffle();
+    if (data_.seed_ && shuffled_epoch_ != epoch_) shuffle();
     const std::int64_t begin = index_ * data_.batch_rows_;
     const std::int64_t end = std::min(begin + data_.batch_rows_, data_.size());
     to = data_.gather(reinterpret_cast<const std::uint32_t*>(order_.data()), begin, end);
@@ -59,15 +59,17 @@ class BatchStream::Maker {
     const Key key{*data_.seed_, static_cast<std::uint64_t>(epoch_)};
     for (std::size_t i = rows; i > 1; --i)
       std::swap(order[i - 1], order[below(i, draw64(key, kShuffleStream, i))]);
+    shuffled_epoch_ = epoch_;
   }
 
   Dataset data_;
-  std::int64_t epoch_, end_epoch_, index_ = 0;
+  std::int64_t epoch_, end_epoch_, index_, shuffled_epoch_ = -1;
   memory::Buffer order_;
 };
 
-// Runs a Maker in a thread, at most so many batches ahead of who takes them.
-class BatchStream::Ahead {
+// Runs a Maker in a thread, at most so many batches ahead of who takes them. One is begun only
+// where there is room for it: those that wait and the one in the making are never more than `most`.
+class BatchWalk::Ahead {
  public:
   Ahead(Maker& maker, std::size_t most) : maker_(maker), most_(most), thread_([this] { run(); }) {}
   ~Ahead() {
@@ -128,9 +130,13 @@ class BatchStream::Ahead {
   std::thread thread_;  // last: it uses all of the above
 };
 
-BatchStream::BatchStream(Dataset data, std::int64_t first_epoch, std::int64_t end_epoch) {
+BatchWalk::BatchWalk(Dataset data, std::int64_t end_epoch, const data::Position& from)
+    : position_(data.start()), batches_(data.batches()) {
+  check_fits(from, position_, batches_);
+  position_.epoch = from.epoch;
+  position_.batch = from.batch;
   const int ahead = data.ahead_;
-  maker_ = std::make_unique<Maker>(std::move(data), first_epoch, end_epoch);
+  maker_ = std::make_unique<Maker>(std::move(data), from, end_epoch);
   if (ahead == 0) return;
   try {
     ahead_ = std::make_unique<Ahead>(*maker_, static_cast<std::size_t>(ahead));
@@ -139,12 +145,18 @@ BatchStream::BatchStream(Dataset data, std::int64_t first_epoch, std::int64_t en
   }
 }
 
-BatchStream::~BatchStream() = default;
+BatchWalk::BatchWalk(BatchWalk&&) noexcept = default;
+BatchWalk::~BatchWalk() = default;
 
-const Batch* BatchStream::next() {
+const Batch* BatchWalk::next() {
   current_ = Batch();  // its memory is there for the next one
   const bool more = ahead_ ? ahead_->take(current_) : maker_->make(current_);
-  return more ? &current_ : nullptr;
+  if (!more) return nullptr;
+  if (++position_.batch == batches_) {
+    position_.batch = 0;
+    ++position_.epoch;
+  }
+  return &current_;
 }
 
 }  // namespace ebb

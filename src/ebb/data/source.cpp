@@ -1,0 +1,127 @@
+#include "ebb/data/source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "ebb/data/row_file.hpp"
+#include "ebb/tensor/npy.hpp"
+
+namespace ebb::data {
+namespace {
+
+std::size_t row_bytes_of(const Spec& spec) {
+  if (spec.rank() == 0 || spec.shape[0] == 0) return 0;
+  return spec.bytes() / static_cast<std::size_t>(spec.shape[0]);
+}
+
+}  // namespace
+
+Source::Source(Tensor values) : values_(std::move(values)) {
+  if (!values_) return;
+  spec_ = values_.spec();
+  row_bytes_ = stride_ = row_bytes_of(spec_);
+  width_ = size_of(spec_.dtype);
+}
+
+Source::Source(std::shared_ptr<const RowFile> file, const Spec& spec, std::size_t offset,
+               bool swapped)
+    : file_(std::move(file)),
+      spec_(spec),
+      offset_(offset),
+      row_bytes_(row_bytes_of(spec)),
+      width_(size_of(spec.dtype)),
+      swapped_(swapped && width_ > 1) {
+  stride_ = file_->stride();
+}
+
+Source Source::windows(Tensor text, std::int64_t count, std::int64_t window, std::int64_t stride,
+                       std::int64_t offset) {
+  Source out;
+  out.values_ = std::move(text);
+  out.spec_ = {{count, window}, DType::u8};
+  out.offset_ = static_cast<std::size_t>(offset);
+  out.row_bytes_ = static_cast<std::size_t>(window);
+  out.stride_ = static_cast<std::size_t>(stride);
+  return out;
+}
+
+Source Source::flat() const {
+  Source out = *this;
+  std::int64_t row = 1;
+  for (int axis = 1; axis < spec_.rank(); ++axis) row *= spec_.shape[axis];
+  out.spec_.shape = {spec_.shape[0], row};
+  if (values_) out.values_ = values_.viewed(out.spec_.shape);
+  return out;
+}
+
+Source Source::scaled(float factor) const {
+  Source out = *this;
+  out.factor_ = factor;
+  out.spec_.dtype = DType::f32;
+  return out;
+}
+
+Source Source::coded(std::shared_ptr<const Codes> codes) const {
+  Source out = *this;
+  out.codes_ = std::move(codes);
+  out.spec_.dtype = DType::i32;
+  return out;
+}
+
+Spec Source::spec(std::int64_t rows) const {
+  std::vector<std::int64_t> dims(spec_.shape.begin(), spec_.shape.end());
+  dims[0] = rows;
+  return {Shape(dims), spec_.dtype};
+}
+
+bool Source::as_it_lies() const {
+  return values_ && factor_ == 0 && !codes_ && values_.spec() == spec_;
+}
+
+std::size_t Source::placed_bytes() const { return row_bytes_ / width_ * size_of(spec_.dtype); }
+
+bool Source::put(const std::byte* from, std::byte* to) const {
+  if (factor_ != 0) {
+    float* floats = reinterpret_cast<float*>(to);
+    for (std::size_t k = 0; k < row_bytes_; ++k)
+      floats[k] = static_cast<float>(std::to_integer<std::uint8_t>(from[k])) * factor_;
+  } else if (codes_) {
+    auto* numbers = reinterpret_cast<std::int32_t*>(to);
+    std::int32_t all = 0;  // negative where one of them is
+    for (std::size_t k = 0; k < row_bytes_; ++k)
+      all |= numbers[k] = (*codes_)[std::to_integer<std::uint8_t>(from[k])];
+    return all >= 0;
+  } else {
+    if (row_bytes_) std::memcpy(to, from, row_bytes_);
+    if (swapped_)
+      for (std::byte* end = to + row_bytes_; to != end; to += width_) std::reverse(to, to + width_);
+  }
+  return true;
+}
+
+void Source::copy(const std::uint32_t* order, std::int64_t first, std::int64_t count,
+                  Tensor& to) const {
+  const std::size_t step = placed_bytes();
+  std::byte* row = to.bytes();
+  for (std::int64_t i = 0; i < count; ++i, row += step) {
+    const auto at = static_cast<std::size_t>(first + (order ? std::int64_t{order[i]} : i));
+    put(values_.raw() + offset_ + at * stride_, row);
+  }
+}
+
+bool Source::place(const std::byte* file_row, std::size_t slot, Tensor& to) const {
+  return put(file_row + offset_, to.bytes() + slot * placed_bytes());
+}
+
+Source npy_rows(const std::string& path) {
+  const NpyReader reader(path);
+  const Spec& spec = reader.spec();
+  const std::size_t row = row_bytes_of(spec);
+  File file = File::open(path);
+  return {std::make_shared<RowFile>(std::move(file), reader.data_offset(), row, row, spec.shape[0]),
+          spec, 0, reader.swapped()};
+}
+
+}  // namespace ebb::data
