@@ -59,7 +59,7 @@ std::size_t class_size(int c) {
 thread_local Scope::Id this_scope = 0;
 thread_local Category this_category = Category::activations;
 thread_local std::uint8_t this_promise = 0;
-thread_local bool this_plans = false;
+thread_local bool this_plans = false, this_borrows = false;
 
 struct Promised {
   const char* who = nullptr;  // null: free
@@ -80,6 +80,7 @@ struct State {
   std::uint64_t tick = 0;
   std::uint64_t kept_bytes = 0, held_bytes = 0, limit = 0, system_calls = 0;
   std::uint64_t process_limit = 0;
+  void (*give_back)() = nullptr;
   std::array<Promised, 64> promises{};  // the first: what the program holds of its own
   Usage total;
   std::array<Usage, kCategories> categories{};
@@ -342,8 +343,8 @@ void admit(State& s, std::size_t bytes, std::uint64_t charge, std::uint64_t from
   if (!s.limit || this_plans) return;
   const Promised& p = s.promises[promise];
   const std::uint64_t more = std::max(p.bytes, p.drawn + charge) - p.taken();
-  if (s.taken() + more > s.limit) refuse(s, bytes, site, "");
   const std::uint64_t live = s.held_bytes - s.kept_bytes;
+  if ((this_borrows ? live + charge : s.taken() + more) > s.limit) refuse(s, bytes, site, "");
   if (s.held_bytes + from_system > s.limit && from_system)
     trim_locked(s, s.limit > live + from_system ? s.limit - live - from_system : 0);
 }
@@ -552,6 +553,23 @@ Drawing::~Drawing() { this_promise = before_; }
 
 Planning::Planning() : before_(std::exchange(this_plans, true)) {}
 Planning::~Planning() { this_plans = before_; }
+
+Borrowing::Borrowing() : before_(std::exchange(this_borrows, true)) {
+  void (*give_back)() = nullptr;
+  {
+    State& s = state();
+    std::lock_guard lock(s.lock);
+    if (s.limit && !before_) give_back = s.give_back;
+  }
+  if (give_back) give_back();
+}
+Borrowing::~Borrowing() { this_borrows = before_; }
+
+void on_borrowing(void (*give_back)()) {
+  State& s = state();
+  std::lock_guard lock(s.lock);
+  s.give_back = give_back;
+}
 
 void draw(void* bytes, const Promise* promise) noexcept {
   State& s = state();

@@ -89,6 +89,21 @@ class Planning {
   bool before_;
 };
 
+// What this thread takes while this lives may come out of what is promised to others and not drawn: for
+// buffers that are gone again before anybody asks, such as those of saving between two steps. Whoever
+// holds memory only to have it at hand gives it back first.
+class Borrowing {
+ public:
+  Borrowing();
+  ~Borrowing();
+  Borrowing(const Borrowing&) = delete;
+  Borrowing& operator=(const Borrowing&) = delete;
+
+ private:
+  bool before_;
+};
+void on_borrowing(void (*give_back)());  // who holds memory to have it at hand
+
 // Counts a buffer that is there to this promise from now on; null: to the program's own.
 void draw(void* bytes, const Promise* promise) noexcept;
 

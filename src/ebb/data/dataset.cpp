@@ -20,9 +20,13 @@ namespace {
 using data::RowFile;
 using data::Source;
 
-// What a buffer takes from the memory seam: the head of its block and of its tensor, and the size
-// rounded up by at most an eighth.
-std::uint64_t charged(std::uint64_t bytes) { return bytes + bytes / 8 + 4096; }
+// What a buffer takes from the memory seam, be it a tensor's or plain.
+std::uint64_t charged(std::uint64_t bytes) {
+  return Tensor::charge({{static_cast<std::int64_t>(bytes)}, DType::u8});
+}
+
+// The thread that works ahead: its stack, and a heap of its own.
+constexpr std::uint64_t kThread = 192 << 10;
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t next) { return mix(hash ^ mix(next)); }
 
@@ -120,7 +124,7 @@ BatchSpec Dataset::spec() const {
   const std::int64_t rows = drop_last_ ? batch_rows_ : std::min(batch_rows_, size());
   std::vector<Spec> specs;
   for (const Source& c : columns_) specs.push_back(c.spec(rows));
-  return {names_, std::move(specs)};
+  return BatchSpec(names_, std::move(specs)).dealt_with(walking_bytes() + (ahead_ ? kThread : 0));
 }
 
 Batch Dataset::all() const { return gather(nullptr, 0, size()); }

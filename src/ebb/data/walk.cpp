@@ -35,6 +35,7 @@ class BatchWalk::Maker {
   }
 
   bool make(Batch& to) {
+    const memory::Drawing draws(data::promise());
     if (index_ == data_.batches()) {
       index_ = 0;
       ++epoch_;

@@ -29,7 +29,9 @@ Functions& Functions::all() {
   return *functions;
 }
 
-Functions::Functions() : steps_("compiled steps"), arenas_(steps_) {}
+Functions::Functions() : steps_("compiled steps"), arenas_(steps_) {
+  memory::on_borrowing([] { all().arenas_.clear_idle(); });
+}
 
 void Functions::add(Function& function) {
   if (functions_.empty()) runtime::measure_anew();
