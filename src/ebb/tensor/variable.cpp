@@ -71,11 +71,15 @@ void Variable::load() const {
   }
 }
 
+void Variable::check_range(const char* what, std::uint64_t bytes, std::uint64_t offset) const {
+  if (offset > spec().bytes() || bytes > spec().bytes() - offset)
+    throw Error(fmt::format("{}: bytes {} to {} of variable {}, which has {}", what, offset,
+                            offset + bytes, name(), spec().bytes()));
+}
+
 void Variable::read(std::span<std::byte> to, std::uint64_t offset) const {
+  check_range("read", to.size(), offset);
   const State& s = state();
-  if (offset > s.spec.bytes() || to.size() > s.spec.bytes() - offset)
-    throw Error(fmt::format("read: bytes {} to {} of variable {}, which has {}", offset,
-                            offset + to.size(), s.name, s.spec.bytes()));
   if (s.there.load(std::memory_order_acquire)) {
     if (!to.empty()) std::memcpy(to.data(), s.value.raw() + offset, to.size());
   } else if (s.keeper) {
@@ -85,13 +89,41 @@ void Variable::read(std::span<std::byte> to, std::uint64_t offset) const {
   }
 }
 
+namespace {
+
+void write_through(Variable::Keeper& keeper, const Variable& variable,
+                   std::span<const std::byte> from, std::uint64_t offset) {
+  try {
+    keeper.write(variable, from, offset);
+    keeper.commit();
+  } catch (...) {
+    keeper.rollback();
+    throw;
+  }
+}
+
+}  // namespace
+
+void Variable::write(std::span<const std::byte> from, std::uint64_t offset) {
+  check_range("write", from.size(), offset);
+  if (variable_view())
+    throw Error(fmt::format("write: bytes of variable {} inside a compiled function, which notes only "
+                            "values; assign it there, or write outside",
+                            name()));
+  if (state_->keeper && !state_->there) return write_through(*state_->keeper, *this, from, offset);
+  own();
+  if (!from.empty()) std::memcpy(bytes() + offset, from.data(), from.size());
+}
+
 void Variable::assign(const Tensor& value) {
   if (value.spec() != spec())
     throw Error(fmt::format("assign: variable {} is {}, the value is {}", name(), to_string(spec()),
                             to_string(value.spec())));
   if (VariableView* view = variable_view()) return view->assign(*this, value);
-  set(owned(value, state_->category));
-  if (state_->keeper) state_->keeper->written(*this);
+  if (!state_->keeper) return set(owned(value, state_->category));
+  value.check_known();
+  write_through(*state_->keeper, *this, {value.raw(), value.spec().bytes()}, 0);
+  forget();
 }
 
 void Variable::adopt(Tensor value) {
