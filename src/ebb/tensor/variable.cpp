@@ -139,6 +139,22 @@ void Variable::own() {
   if (state_->keeper) state_->keeper->written(*this);
 }
 
+Variable Variable::clone() const {
+  const State& s = state();
+  const Scope scope(s.scope);
+  Variable other(s.name, s.spec, s.first, s.trainable, s.category);
+  if (!s.there && !s.keeper) return other;
+  Tensor t = Tensor::uninitialized(s.spec, "variable", s.category);
+  read({t.bytes(), s.spec.bytes()}, 0);
+  other.set(std::move(t));
+  return other;
+}
+
+void Variable::set_trainable(bool trainable) {
+  state().trainable = trainable;
+  if (state_->there) state_->value.handle()->trainable = watched();
+}
+
 void Variable::give_to(std::shared_ptr<Keeper> keeper) {
   if (!keeper && !state().there) load();
   state().keeper = std::move(keeper);

@@ -68,6 +68,15 @@ class Variable {
   // straight there. For new values of whole models: ebb/tensor/rewrite.hpp.
   void write(std::span<const std::byte> from, std::uint64_t offset);
 
+  // Another variable with the same name and value.
+  Variable clone() const;
+
+  // Set before a model is traced or a tape begins: neither looks again.
+  void set_trainable(bool trainable);
+  // An optimizer was told of it, be it to train it or to leave it as it is.
+  void claim() const { state().claimed = true; }
+  bool claimed() const { return state().claimed; }
+
   bool operator==(const Variable& other) const { return state_ == other.state_; }
   bool operator<(const Variable& other) const { return state_ < other.state_; }
 
@@ -104,6 +113,7 @@ class Variable {
     Tensor value{};
     std::atomic<bool> there{false};  // the value; two threads may ask for it first
     std::shared_ptr<Keeper> keeper{};
+    bool claimed = false;
   };
   State& state() const {
     if (!state_) empty();
