@@ -43,6 +43,7 @@
 #include "ebb/optim/accumulator.hpp"
 #include "ebb/optim/ema.hpp"
 #include "ebb/optim/optimizer.hpp"
+#include "ebb/optim/save.hpp"
 #include "ebb/optim/schedule.hpp"
 #include "ebb/tape/custom.hpp"
 #include "ebb/tape/tape.hpp"

@@ -65,14 +65,20 @@ TEST(CompiledUpdate, AStepWithoutALengthIsSkippedAndCounted) {
                         return task.optimizer.minimize(task.loss(b["x"], b["y"]));
                       });
   step({{"x", task.data.x}, {"y", task.data.labels}});
-  const All before = task.kept();
+  const auto kept = [&] {  // without the number of skipped steps
+    std::vector<Variable> all = params(task.model);
+    for (const Variable& v : task.optimizer.state())
+      if (v.name() != "adamw.skipped") all.push_back(v);
+    return bytes(all);
+  };
+  const All before = kept();
   const Tensor far = Tensor::full(task.data.x.shape(), INFINITY, DType::f32);
   step({{"x", far}, {"y", task.data.labels}});
-  EXPECT_EQ(task.kept(), before);
+  EXPECT_EQ(kept(), before);
   EXPECT_EQ(task.optimizer.steps(), 1);
   EXPECT_EQ(task.optimizer.skipped(), 1);
   step({{"x", task.data.x}, {"y", task.data.labels}});
-  EXPECT_NE(task.kept(), before);
+  EXPECT_NE(kept(), before);
   EXPECT_EQ(task.optimizer.steps(), 2);
 }
 

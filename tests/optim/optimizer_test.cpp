@@ -139,7 +139,8 @@ TEST(Adafactor, KeepsRowsAndColumns) {
   EXPECT_EQ(state, (std::vector<std::string>{
                        "adafactor.row.wf32(30)", "adafactor.row.kf32(3, 3, 8)",
                        "adafactor.v.bf32(50)", "adafactor.col.wf32(50)",
-                       "adafactor.col.kf32(3, 3, 16)", "adafactor.stepsi64()"}));
+                       "adafactor.col.kf32(3, 3, 16)", "adafactor.lrf64()",
+                       "adafactor.skippedi64()", "adafactor.stepsi64()"}));
 }
 
 TEST(AdamW8bit, KeepsTwoBytesForAParameter) {
@@ -262,9 +263,11 @@ TEST(Optimizer, StateIsEnteredAsOptimizerAndNamed) {
   EXPECT_LT(ledger::of(Category::optimizer).live, before + 4000) << "bytes come with their first use";
   for (const Variable& v : state) EXPECT_TRUE(v.value());
   EXPECT_GE(ledger::of(Category::optimizer).live, before + 8000);
-  ASSERT_EQ(state.size(), 3u);
+  ASSERT_EQ(state.size(), 5u);
   EXPECT_EQ(state[0].name(), "adam.m.layer.weight");
-  EXPECT_EQ(state[2].name(), "adam.steps");
+  EXPECT_EQ(state[2].name(), "adam.lr");
+  EXPECT_EQ(state[3].name(), "adam.skipped");
+  EXPECT_EQ(state[4].name(), "adam.steps");
 }
 
 TEST(Schedule, Shapes) {

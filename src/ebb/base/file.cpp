@@ -427,6 +427,11 @@ void make_directories(const std::string& path) {
   }
 }
 
+std::string temporary_folder() {
+  if (const char* set = std::getenv("TMPDIR"); set && *set) return set;
+  return file_exists("/var/tmp") ? "/var/tmp" : "/tmp";
+}
+
 bool file_exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
 std::string read_file(const std::string& path, ByteSize limit) {

@@ -99,6 +99,8 @@ class AtomicFile {
 void write_file(const std::string& path, std::span<const std::byte> content);  // atomic, as above
 void write_file(const std::string& path, std::string_view content);
 
+std::string temporary_folder();  // TMPDIR, else /var/tmp, else /tmp
+
 bool file_exists(const std::string& path);
 void make_directories(const std::string& path);  // and those above it, where there are none
 

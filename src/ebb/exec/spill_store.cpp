@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -34,9 +33,7 @@ auto named(F f) {
 }  // namespace
 
 std::string spill_directory(const std::string& asked) {
-  if (!asked.empty()) return asked;
-  if (const char* set = std::getenv("TMPDIR"); set && *set) return set;
-  return file_exists("/var/tmp") ? "/var/tmp" : "/tmp";
+  return asked.empty() ? temporary_folder() : asked;
 }
 
 bool SpillPart::meets(const SpillPart& o) const {

@@ -51,13 +51,19 @@ void Store::fill() {
 
 void Store::refresh(std::span<std::byte> through) {
   bool any = false;
-  for (std::size_t i = 0; i < variables_.size(); ++i) {
-    if (dirty_[i] || !variables_[i].kept_by(this)) {
-      copy_in(variables_[i], *file_, static_cast<int>(i), through);
-      any = true;
+  try {
+    for (std::size_t i = 0; i < variables_.size(); ++i) {
+      const Variable& v = variables_[i];
+      if (!v.kept_by(this) || (dirty_[i] && v.in_memory())) {
+        copy_in(v, *file_, static_cast<int>(i), through);
+        any = true;
+      }
     }
+    if (any) file_->commit();
+  } catch (...) {
+    rollback();  // what is half there must not meet the program's next write
+    throw;
   }
-  if (any) file_->commit();
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     dirty_[i] = false;
     if (!variables_[i].kept_by(this)) {
@@ -75,5 +81,12 @@ void Store::read(const Variable& variable, std::span<std::byte> to, std::uint64_
 void Store::written(const Variable& variable) {
   dirty_[static_cast<std::size_t>(slot_of(variable))] = true;
 }
+
+void Store::write(const Variable& variable, std::span<const std::byte> from, std::uint64_t offset) {
+  file_->write_now(slot_of(variable), offset, from);
+}
+
+// It forgets what was not committed. That cannot fail, but for the locks and waits of the system.
+void Store::rollback() noexcept { file_->rollback(); }
 
 }  // namespace ebb::exec

@@ -35,11 +35,15 @@ class Store final : public Variable::Keeper, public std::enable_shared_from_this
 
   void read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) override;
   void written(const Variable& variable) override;
+  void write(const Variable& variable, std::span<const std::byte> from,
+             std::uint64_t offset) override;
+  void commit() override { file_->commit(); }
+  void rollback() noexcept override;
 
  private:
   std::vector<Variable> variables_;
   std::map<std::uint64_t, int> slots_;  // by a variable's id
-  std::vector<bool> dirty_;
+  std::vector<bool> dirty_;  // of a variable in memory: the file does not have it yet
   std::unique_ptr<Spill> file_;
 };
 

@@ -39,6 +39,12 @@ bool training() { return is_training; }
 Evaluation::Evaluation() : before_(is_training) { is_training = false; }
 Evaluation::~Evaluation() { is_training = before_; }
 
+const Variable& Cloned::of(const Variable& v) {
+  for (const auto& [old, copy] : known_)
+    if (old == v) return copy;
+  return known_.emplace_back(v, v.clone()).second;
+}
+
 void Collected::add(const Variable& v, bool only_trainable) {
   if (!v || (only_trainable && !v.trainable())) return;
   for (const Variable& known : all_) {

@@ -23,14 +23,15 @@ class Collected {
   std::vector<Variable> all_;
 };
 
-template <class Part>
-void collect(Part& part, Collected& into, bool only_trainable) {
+// Calls f with every variable of a part, in the order each() lists them.
+template <class Part, class F>
+void each_variable(Part& part, F&& f) {
   if constexpr (std::is_same_v<std::remove_const_t<Part>, Variable>) {
-    into.add(part, only_trainable);
+    f(part);
   } else if constexpr (requires { part.each([](auto&&...) {}); }) {
-    part.each([&](auto&&, auto& inner) { collect(inner, into, only_trainable); });
+    part.each([&](auto&&, auto& inner) { each_variable(inner, f); });
   } else if constexpr (requires { part.begin(); part.end(); }) {
-    for (auto& inner : part) collect(inner, into, only_trainable);
+    for (auto& inner : part) each_variable(inner, f);
   } else {
     // What is trivially copyable (a function, a pooling layer) holds no variable.
     static_assert(std::is_trivially_copyable_v<Part>,
@@ -38,6 +39,20 @@ void collect(Part& part, Collected& into, bool only_trainable) {
                   "model as non-const");
   }
 }
+
+template <class Part>
+void collect(Part& part, Collected& into, bool only_trainable) {
+  each_variable(part, [&](const Variable& v) { into.add(v, only_trainable); });
+}
+
+// The copy of a variable; one met again (tied weights) has one copy.
+class Cloned {
+ public:
+  const Variable& of(const Variable& v);
+
+ private:
+  std::vector<std::pair<Variable, Variable>> known_;
+};
 
 // Layers called one after the other: Sequential(Dense(…), relu, Dense(…)).
 template <class... L>
@@ -75,6 +90,23 @@ std::vector<Variable> variables(Model& model) {
   nn::Collected all;
   nn::collect(model, all, false);
   return all.take();
+}
+
+// The same model with variables of its own, of the same names and values. Compiled steps and
+// optimizers know those of the first one.
+template <class Model>
+Model clone(const Model& model) {
+  Model copy = model;
+  nn::Cloned cloned;
+  nn::each_variable(copy, [&](Variable& v) { v = cloned.of(v); });
+  return copy;
+}
+
+// No optimizer trains this part from now on, and no tape watches it. To be said before params() is
+// asked and before a step is compiled.
+template <class Part>
+void freeze(Part& part) {
+  nn::each_variable(part, [](Variable& v) { v.set_trainable(false); });
 }
 
 }  // namespace ebb

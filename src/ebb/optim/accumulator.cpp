@@ -29,7 +29,11 @@ Accumulator::Accumulator(std::vector<Variable> params, int window)
 
 Accumulator::Accumulator(const Optimizer& optimizer, int window)
     : Accumulator(optimizer.params(), window) {
-  optimizer_ = &optimizer;
+  optimizer_ = optimizer.self_;
+}
+
+bool Accumulator::is_for(const Optimizer& optimizer) const {
+  return optimizer_ && *optimizer_ == &optimizer;
 }
 
 Accumulator::~Accumulator() {
@@ -50,7 +54,7 @@ void Accumulator::check_room() const {
 // The scale of the first part is that of all: a step in between may change the optimizer's.
 void Accumulator::begin(const random::State& draws) {
   draws_ = draws;
-  scale_ = optimizer_ ? static_cast<float>(optimizer_->loss_scale()) : 1;  // as minimize() has it
+  scale_ = optimizer_ ? static_cast<float>(Optimizer::at(optimizer_).loss_scale()) : 1;  // as minimize() has it
 }
 
 void check_distinct(const char* who, std::span<const Variable> params) {

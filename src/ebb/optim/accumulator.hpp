@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -49,7 +50,7 @@ class Accumulator {
 
   std::span<const Tensor> sums() const;  // times scale(); empty handles where nothing flowed
   double scale() const { return scale_; }
-  bool is_for(const Optimizer& optimizer) const { return optimizer_ == &optimizer; }
+  bool is_for(const Optimizer& optimizer) const;
   std::vector<Tensor> mean() const;      // the gradient of the whole: sums / count / scale
 
   void reset();    // refuses while parts are in it that no step has used
@@ -59,7 +60,7 @@ class Accumulator {
  private:
   void check_room() const;
   void begin(const random::State& draws);
-  const Optimizer* optimizer_ = nullptr;
+  std::shared_ptr<Optimizer*> optimizer_;  // wherever it is now
   std::vector<Variable> params_;
   std::vector<Tensor> sources_, sums_;
   double count_ = 0, scale_ = 1;

@@ -35,6 +35,9 @@ std::int64_t Ema::updates() const { return updates_.value().item<std::int64_t>()
 kernels::EmaRule Ema::rule() const { return {updates() == 0 ? 0 : decay_}; }
 
 std::vector<Variable> Ema::state() const {
+  if (applied_)
+    throw Error("ema: the averages are applied, so weights and averages stand in each other's place; "
+                "swap them back before they are saved");
   std::vector<Variable> all = averages_;
   all.push_back(updates_);
   return all;

@@ -60,20 +60,21 @@ class Widened final : public First {
 
 }  // namespace
 
-Optimizer::~Optimizer() = default;
-Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, Half half,
-                     const Keeps& keeps)
-    : rule_(rule),
-      params_(std::move(params)),
-      masters_(params_.size()),
-      slots_(params_.size()),
-      lr_(lr),
-      clip_value_(kUnlimited),
-      clip_norm_(kUnlimited),
-      scale_(rule_, half.loss_scale) {
+Optimizer::Optimizer(const char* rule, std::vector<Variable> params, const Common& common,
+                     const Keeps& keeps) {
+  const auto& [lr, weight_decay, half, groups] = common;
+  rule_ = rule;
   check_lr("lr", lr);
-  if (params_.empty()) throw Error(fmt::format("{}: there are no parameters to train", rule_));
-  check_distinct(rule_.c_str(), params_);
+  check_distinct(rule, params);
+  Grouped grouped = optim::grouped(rule, std::move(params), weight_decay, groups);
+  params_ = std::move(grouped.trained);
+  frozen_ = std::move(grouped.frozen);
+  settings_ = std::move(grouped.settings);
+  setting_of_ = std::move(grouped.setting_of);
+  masters_.resize(params_.size());
+  slots_.resize(params_.size());
+  clip_value_ = clip_norm_ = kUnlimited;
+  scale_ = ScaleState(rule_, half.loss_scale);
   for (std::size_t i = 0; i < params_.size(); ++i) {
     const Variable& p = params_[i];
     if (!keeps.takes(p.spec().dtype))
@@ -92,22 +93,76 @@ Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, 
       slots_[i].push_back(state(slots[static_cast<std::size_t>(k)], keeps.spec(p.spec(), k, count),
                                 zeros_first()));
   }
-  steps_ = Variable(rule_ + ".steps", Tensor::zeros({}, DType::i64), false, Category::optimizer);
+  const auto one = [&](const char* name, const Tensor& first) {
+    return Variable(fmt::format("{}.{}", rule_, name), first, false, Category::optimizer);
+  };
+  steps_ = one("steps", Tensor::zeros({}, DType::i64));
+  skipped_ = one("skipped", Tensor::zeros({}, DType::i64));
+  lr_ = one("lr", Tensor::full({}, lr, DType::f64));
   if (scale_.used())
     norm_ = Variable(rule_ + ".norm", Tensor::zeros({}, DType::f64), false, Category::optimizer);
   entries_.reserve(params_.size());
+  grouped_.reserve(params_.size());
+  entry_setting_.reserve(params_.size());
   sources_.reserve(params_.size());
   gradients_.resize(params_.size());
   rows_.resize(params_.size());
+  self_ = std::make_shared<Optimizer*>(this);
+  for (const auto* all : {&params_, &frozen_})
+    for (const Variable& p : *all) p.claim();
+}
+
+Optimizer::~Optimizer() {
+  if (self_) *self_ = nullptr;
+}
+
+Optimizer::Optimizer(Optimizer&& other) noexcept : OptimizerFields(std::move(other)) {
+  if (self_) *self_ = this;
+}
+
+Optimizer& Optimizer::operator=(Optimizer&& other) noexcept {
+  if (this == &other) return *this;
+  if (self_) *self_ = nullptr;
+  OptimizerFields::operator=(std::move(other));
+  if (self_) *self_ = this;
+  return *this;
+}
+
+Optimizer& Optimizer::at(const std::shared_ptr<Optimizer*>& self) {
+  if (!*self)
+    throw Error("compiled step: its optimizer is gone; keep it for as long as the step is used");
+  return **self;
+}
+
+void Optimizer::check_usable() const {
+  if (!self_) throw Error("optimizer: this one was moved from; use the one it was moved to");
+}
+
+// Where it stands, also inside a function that is being traced.
+double Optimizer::rate() const {
+  double lr = 0;
+  lr_.read(std::as_writable_bytes(std::span(&lr, 1)), 0);
+  return lr;
+}
+
+void Optimizer::set_rate(double lr) {
+  lr_.own();
+  *reinterpret_cast<double*>(lr_.bytes()) = lr;
+}
+
+Optimizer::Numbers Optimizer::numbers(std::size_t setting) const {
+  const Setting& s = settings_[setting];
+  return {rate() * s.lr_scale, s.weight_decay, steps() + 1};
 }
 
 void Optimizer::set_lr(double lr) {
   check_lr("lr", lr);
+  check_usable();
   schedule_ = nullptr;
-  lr_ = lr;
+  set_rate(lr);
 }
 
-double Optimizer::lr() const { return schedule_ ? schedule_(steps()) : lr_; }
+double Optimizer::lr() const { return schedule_ ? schedule_(steps()) : rate(); }
 
 void Optimizer::set_schedule(Schedule schedule) { schedule_ = std::move(schedule); }
 
@@ -129,7 +184,9 @@ double Optimizer::loss_scale() const { return scale_.now(); }
 
 std::int64_t Optimizer::steps() const { return steps_.value().item<std::int64_t>(); }
 
-std::int64_t Optimizer::skipped() const { return scale_.used() ? scale_.skipped() : skipped_; }
+std::int64_t Optimizer::skipped() const {
+  return scale_.used() ? scale_.skipped() : skipped_.value().item<std::int64_t>();
+}
 
 std::vector<Variable> Optimizer::state() const {
   std::vector<Variable> all;
@@ -141,11 +198,12 @@ std::vector<Variable> Optimizer::state() const {
   for (const Variable& master : masters_)
     if (master) all.push_back(master);
   if (scale_.used()) all.push_back(scale_.state());
-  all.push_back(steps_);
+  for (const Variable& v : {lr_, skipped_, steps_}) all.push_back(v);
   return all;
 }
 
 Loss Optimizer::minimize(const Loss& loss) {
+  check_usable();
   Tape* tape = Tape::innermost();
   if (tape && tape->used_up())
     throw Error(fmt::format(
@@ -205,6 +263,7 @@ void Optimizer::refuse_loss_scale() const {
 // First everything that can fail, then the update, which cannot.
 void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows,
                      double count, double loss_scale) {
+  check_usable();
   if (gradients.size() != params_.size())
     throw Error(fmt::format("{}: {} gradients were given for {} parameters", rule_,
                             gradients.size(), params_.size()));
@@ -212,6 +271,7 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
     throw Error(fmt::format("{}: the loss counts {} examples; there is nothing to learn from",
                             rule_, count));
   entries_.clear();
+  entry_setting_.clear();
   for (std::size_t i = 0; i < params_.size(); ++i) {
     const bool as_rows = !rows.empty() && rows[i].rows;
     if (!gradients[i] && !as_rows) continue;
@@ -237,12 +297,15 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
       e.state[k] = slots_[i][k].bytes();
     }
     entries_.push_back(e);
+    entry_setting_.push_back(setting_of_[i]);
   }
   if (entries_.empty())
     throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
   const std::size_t scratch_size = scratch_bytes(entries_);
   memory::Buffer scratch(scratch_size, rule_.c_str(), Category::workspace);
   steps_.own();
+  skipped_.own();
+  lr_.own();
   scale_.own();
   if (norm_) norm_.own();
 
@@ -251,14 +314,15 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
     for (const Entry& e : entries_) sum += squares(e);
   const auto [scale, norm] =
       ops::StepScale{clip_norm_, scale_.used()}.of(sum, count, loss_scale);
-  const std::int64_t taken = steps();
-  if (schedule_) {
-    lr_ = schedule_(taken);
-    check_lr("the lr of the schedule", lr_);
-  }
+  ask_schedule();
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
-  if (scale != 0)
-    update(entries_, {scale, clip_value_}, lr_, taken + 1, {scratch.data(), scratch_size});
+  for (std::size_t s = 0; scale != 0 && s < settings_.size(); ++s) {
+    grouped_.clear();
+    for (std::size_t i = 0; i < entries_.size(); ++i)
+      if (entry_setting_[i] == s) grouped_.push_back(entries_[i]);
+    if (!grouped_.empty())
+      update(grouped_, {scale, clip_value_}, numbers(s), {scratch.data(), scratch_size});
+  }
   count_step();
 }
 
@@ -267,21 +331,26 @@ void Optimizer::count_step() {
   if (taken) {
     ++*reinterpret_cast<std::int64_t*>(steps_.bytes());
   } else {
-    ++skipped_;
+    ++*reinterpret_cast<std::int64_t*>(skipped_.bytes());
   }
   scale_.record(taken);
   random::next_step();
 }
 
+void Optimizer::ask_schedule() {
+  if (!schedule_) return;
+  const double lr = schedule_(steps());
+  check_lr("the lr of the schedule", lr);
+  set_rate(lr);
+}
+
 // The rule of the step that begins, and the certainty that it can be counted.
-void Optimizer::prepare(std::span<std::byte> rule) {
+void Optimizer::prepare(std::span<std::byte> rule, std::size_t setting) {
   steps_.own();
+  skipped_.own();
   scale_.own();
-  if (schedule_) {
-    lr_ = schedule_(steps());
-    check_lr("the lr of the schedule", lr_);
-  }
-  write_rule(rule, lr_, steps() + 1);
+  ask_schedule();
+  write_rule(rule, numbers(setting));
 }
 
 Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
@@ -294,8 +363,8 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   Tensor seed;
   if (scale_.used())
     seed = tracer.before_step((rule_ + ".loss_scale").c_str(), {{}, DType::f32},
-                              [this](std::span<std::byte> to) {
-                                const auto now = static_cast<float>(scale_.now());
+                              [self = self_](std::span<std::byte> to) {
+                                const auto now = static_cast<float>(at(self).scale_.now());
                                 std::memcpy(to.data(), &now, sizeof now);
                               });
   const Tensor dy = seed ? cast(seed, loss.sum.dtype()) : Tensor();
@@ -320,21 +389,26 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   const auto [scale, norm] =
       ops::apply_all(ops::StepScale{clip_norm_, scale_.used()}, scaled);
 
-  const Tensor rule =
-      tracer.before_step(rule_.c_str(), {{static_cast<std::int64_t>(rule_bytes())}, DType::u8},
-                         [this, value = clip_value_, norm = clip_norm_](std::span<std::byte> to) {
-                           if (clip_value_ != value || clip_norm_ != norm)
-                             throw Error(fmt::format(
-                                 "{}: clipping was changed after the step was compiled, which does "
-                                 "not know of it; set it before, or compile anew",
-                                 rule_));
-                           prepare(to);
-                         });
+  std::vector<Tensor> rules;  // one for each setting of the groups
+  for (std::size_t k = 0; k < settings_.size(); ++k)
+    rules.push_back(tracer.before_step(
+        (k ? fmt::format("{} {}", rule_, k) : rule_).c_str(),
+        {{static_cast<std::int64_t>(rule_bytes())}, DType::u8},
+        [self = self_, k, value = clip_value_, norm = clip_norm_](std::span<std::byte> to) {
+          Optimizer& now = at(self);
+          if (now.clip_value_ != value || now.clip_norm_ != norm)
+            throw Error(fmt::format(
+                "{}: clipping was changed after the step was compiled, which does "
+                "not know of it; set it before, or compile anew",
+                now.rule_));
+          now.prepare(to, k);
+        }));
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {
     if (!sums[i]) continue;
     any = true;
-    std::vector<const Tensor*> in = {&rule, &scale, &sums[i], &params_[i].value()};
+    std::vector<const Tensor*> in = {&rules[setting_of_[i]], &scale, &sums[i],
+                                     &params_[i].value()};
     std::vector<Variable> kept = {params_[i]};  // what is updated, in the order of the results
     if (masters_[i]) kept.push_back(masters_[i]);
     kept.insert(kept.end(), slots_[i].begin(), slots_[i].end());
@@ -345,7 +419,7 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   }
   if (!any) throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
   if (norm_) norm_.adopt(norm);
-  tracer.after_step([this] { count_step(); });
+  tracer.after_step([self = self_] { at(self).count_step(); });
   tape.commit();
   return {sums[count], sums[count + 1]};
 }

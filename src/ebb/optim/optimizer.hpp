@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ebb/ops/loss.hpp"
+#include "ebb/optim/groups.hpp"
 #include "ebb/optim/loss_scale.hpp"
 #include "ebb/optim/schedule.hpp"
 #include "ebb/optim/update_ops.hpp"
@@ -22,8 +24,34 @@
 namespace ebb::optim {
 
 class Accumulator;
+class Optimizer;
 
-class Optimizer {
+// What an optimizer holds, apart from its rule: it moves as it is.
+struct OptimizerFields {
+  std::string rule_;
+  std::vector<Variable> params_, masters_;    // empty handles where a parameter has none
+  std::vector<Variable> frozen_;              // by groups: told of, and left alone
+  std::vector<Setting> settings_;             // of the groups …
+  std::vector<std::size_t> setting_of_;       // … and which of them is a parameter's
+  std::vector<std::vector<Variable>> slots_;  // per parameter
+  Variable steps_;
+  Variable lr_;  // of the last step, or as it was set
+  Schedule schedule_;
+  double clip_value_, clip_norm_;
+  Variable norm_;     // of the last step's gradient, where it is measured
+  Variable skipped_;  // without a loss scale, which counts them itself
+  ScaleState scale_;
+  // Reused from step to step.
+  std::vector<Entry> entries_, grouped_;
+  std::vector<std::size_t> entry_setting_;
+  std::vector<const Tensor*> sources_;
+  std::vector<Tensor> gradients_;
+  std::vector<RowsGradient> rows_;  // instead of a gradient, where the tape gave it so
+  // Where the optimizer is now, for compiled steps and accumulators; null when it is gone.
+  std::shared_ptr<Optimizer*> self_;
+};
+
+class Optimizer : private OptimizerFields {
  public:
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
@@ -51,8 +79,9 @@ class Optimizer {
   std::int64_t steps() const;    // taken so far
   // Not taken because the length of the gradient was infinite or NaN, with clip_norm or a loss scale.
   std::int64_t skipped() const;
-  const std::vector<Variable>& params() const { return params_; }
-  // Everything a later run needs to go on: the rule's state and the number of steps.
+  const std::vector<Variable>& params() const { return params_; }  // without frozen ones
+  // Everything a later run needs to go on: the rule's state, the rate, the loss scale, and the numbers
+  // of steps. save() puts it into a file together with the weights and the place of random draws.
   std::vector<Variable> state() const;
 
  protected:
@@ -63,21 +92,36 @@ class Optimizer {
     Spec (*spec)(const Spec& param, int slot, int slots);
     bool (*takes)(DType param);
   };
-  Optimizer(const char* rule, std::vector<Variable> params, double lr, Half half,
+  // What the options of every rule have.
+  struct Common {
+    double lr, weight_decay;
+    Half half;
+    const Groups& groups;
+  };
+  Optimizer(const char* rule, std::vector<Variable> params, const Common& common,
             const Keeps& keeps);
+  // Compiled steps and accumulators of the one go on with the other.
+  Optimizer(Optimizer&& other) noexcept;
+  Optimizer& operator=(Optimizer&& other) noexcept;
+
+  // What a rule is filled in with for a step: its numbers for one group of parameters.
+  struct Numbers {
+    double lr, weight_decay;
+    std::int64_t step;  // 1 is the first
+  };
 
   // The step for all parameters at once. What it needs besides is taken before: it cannot fail.
   virtual std::size_t scratch_bytes(std::span<const Entry> entries) const = 0;
   // Rows of gradient that it takes for a parameter with so many slots; 0: it takes them whole.
   virtual std::int64_t most_rows(const Spec& param, std::size_t slots) const = 0;
-  virtual void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
-                      std::int64_t step, std::span<std::byte> scratch) const = 0;
+  virtual void update(std::span<const Entry> entries, kernels::GradientUse use,
+                      const Numbers& numbers, std::span<std::byte> scratch) const = 0;
 
   // The same as ops: the bytes of the rule for a step, and the update of one parameter. `in` is
   // rule, scale, gradient, parameter, master copy if any, state …; the results are the new
   // parameter, copy and state.
   virtual std::size_t rule_bytes() const = 0;
-  virtual void write_rule(std::span<std::byte> to, double lr, std::int64_t step) const = 0;
+  virtual void write_rule(std::span<std::byte> to, const Numbers& numbers) const = 0;
   virtual std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
                                      bool master) const = 0;
 
@@ -88,28 +132,21 @@ class Optimizer {
   void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
             double loss_scale);
   void count_step();
-  void prepare(std::span<std::byte> rule);
-  std::string rule_;
-  std::vector<Variable> params_, masters_;    // empty handles where a parameter has none
-  std::vector<std::vector<Variable>> slots_;  // per parameter
-  Variable steps_;
-  double lr_;
-  Schedule schedule_;
-  double clip_value_, clip_norm_;
-  Variable norm_;  // of the last step's gradient, where it is measured
-  std::int64_t skipped_ = 0;  // without a loss scale, which counts them itself
-  ScaleState scale_;
-  // Reused from step to step.
-  std::vector<Entry> entries_;
-  std::vector<const Tensor*> sources_;
-  std::vector<Tensor> gradients_;
-  std::vector<RowsGradient> rows_;  // instead of a gradient, where the tape gave it so
+  void prepare(std::span<std::byte> rule, std::size_t setting);
+  void check_usable() const;
+  double rate() const;  // as it was set, or as the schedule last said
+  void set_rate(double lr);
+  void ask_schedule();
+  Numbers numbers(std::size_t setting) const;
+  static Optimizer& at(const std::shared_ptr<Optimizer*>& self);
+  friend class Accumulator;
 };
 
 struct SgdOptions {
   double lr = 0.01, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
   Half half = {};
+  Groups groups = {};
 };
 template <bool kDecoupled>
 struct AdamOptionsOf {
@@ -120,20 +157,24 @@ struct AdamOptionsOf {
   // matter whether the gradient was kept as rows or whole.
   bool lazy = false;
   Half half = {};
+  Groups groups = {};
 };
 using AdamOptions = AdamOptionsOf<false>;
 using AdamWOptions = AdamOptionsOf<true>;
 struct RmspropOptions {
   double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   Half half = {};
+  Groups groups = {};
 };
 struct AdagradOptions {
   double lr = 0.01, eps = 1e-10, weight_decay = 0;
   Half half = {};
+  Groups groups = {};
 };
 struct LionOptions {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
   Half half = {};
+  Groups groups = {};
 };
 struct AdafactorOptions {
   double lr = 1e-2;           // of a step, where it is not relative
@@ -143,22 +184,23 @@ struct AdafactorOptions {
   bool relative = true;  // steps are relative to the parameter's root mean square (eps2 at least) …
   bool decaying = true;  // … and at most 1 / sqrt(t)
   double weight_decay = 0;
+  Groups groups = {};
 };
 
 // The kernel's rule, filled in for one step.
 template <class Rule>
 class RuleOptimizer : public Optimizer {
  protected:
-  RuleOptimizer(const char* name, std::vector<Variable> params, double lr, Half half,
+  RuleOptimizer(const char* name, std::vector<Variable> params, const Common& common,
                 std::function<std::vector<const char*>(const Spec&)> slots);
-  virtual Rule rule(double lr, std::int64_t step) const = 0;
+  virtual Rule rule(const Numbers& numbers) const = 0;
   bool lazy_ = false;  // for AdamRule: LazyAdamRule in its place
   std::int64_t most_rows(const Spec& param, std::size_t slots) const final;
   std::size_t scratch_bytes(std::span<const Entry> entries) const final;
-  void update(std::span<const Entry> entries, kernels::GradientUse use, double lr,
-              std::int64_t step, std::span<std::byte> scratch) const final;
+  void update(std::span<const Entry> entries, kernels::GradientUse use, const Numbers& numbers,
+              std::span<std::byte> scratch) const final;
   std::size_t rule_bytes() const final { return sizeof(Rule); }
-  void write_rule(std::span<std::byte> to, double lr, std::int64_t step) const final;
+  void write_rule(std::span<std::byte> to, const Numbers& numbers) const final;
   std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
                              bool master) const final;
 };
@@ -175,7 +217,7 @@ class Sgd final : public RuleOptimizer<kernels::SgdRule> {
   explicit Sgd(std::vector<Variable> params, SgdOptions options = {});
 
  private:
-  kernels::SgdRule rule(double lr, std::int64_t step) const override;
+  kernels::SgdRule rule(const Numbers& n) const override;
   SgdOptions options_;
 };
 
@@ -186,7 +228,7 @@ class AdamOf final : public RuleOptimizer<kernels::AdamRule> {
   explicit AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecoupled> options = {});
 
  private:
-  kernels::AdamRule rule(double lr, std::int64_t step) const override;
+  kernels::AdamRule rule(const Numbers& n) const override;
   AdamOptionsOf<kDecoupled> options_;
 };
 using Adam = AdamOf<false>;
@@ -197,7 +239,7 @@ class Rmsprop final : public RuleOptimizer<kernels::RmspropRule> {
   explicit Rmsprop(std::vector<Variable> params, RmspropOptions options = {});
 
  private:
-  kernels::RmspropRule rule(double lr, std::int64_t step) const override;
+  kernels::RmspropRule rule(const Numbers& n) const override;
   RmspropOptions options_;
 };
 
@@ -206,7 +248,7 @@ class Adagrad final : public RuleOptimizer<kernels::AdagradRule> {
   explicit Adagrad(std::vector<Variable> params, AdagradOptions options = {});
 
  private:
-  kernels::AdagradRule rule(double lr, std::int64_t step) const override;
+  kernels::AdagradRule rule(const Numbers& n) const override;
   AdagradOptions options_;
 };
 
@@ -215,7 +257,7 @@ class Lion final : public RuleOptimizer<kernels::LionRule> {
   explicit Lion(std::vector<Variable> params, LionOptions options = {});
 
  private:
-  kernels::LionRule rule(double lr, std::int64_t step) const override;
+  kernels::LionRule rule(const Numbers& n) const override;
   LionOptions options_;
 };
 
@@ -226,7 +268,7 @@ class AdamW8bit final : public RuleOptimizer<kernels::Adam8Rule> {
   explicit AdamW8bit(std::vector<Variable> params, AdamWOptions options = {});
 
  private:
-  kernels::Adam8Rule rule(double lr, std::int64_t step) const override;
+  kernels::Adam8Rule rule(const Numbers& n) const override;
   AdamWOptions options_;
 };
 
@@ -236,7 +278,7 @@ class Adafactor final : public RuleOptimizer<kernels::AdafactorRule> {
   explicit Adafactor(std::vector<Variable> params, AdafactorOptions options = {});
 
  private:
-  kernels::AdafactorRule rule(double lr, std::int64_t step) const override;
+  kernels::AdafactorRule rule(const Numbers& n) const override;
   AdafactorOptions options_;
 };
 

@@ -45,10 +45,10 @@ std::vector<Tensor> updated(double clip_value, std::span<const Tensor* const> in
 }  // namespace
 
 template <class Rule>
-RuleOptimizer<Rule>::RuleOptimizer(const char* name, std::vector<Variable> params, double lr,
-                                   Half half,
+RuleOptimizer<Rule>::RuleOptimizer(const char* name, std::vector<Variable> params,
+                                   const Common& common,
                                    std::function<std::vector<const char*>(const Spec&)> slots)
-    : Optimizer(name, std::move(params), lr, half,
+    : Optimizer(name, std::move(params), common,
                 {std::move(slots), &state_spec<Rule>, &takes<Rule>}) {}
 
 template <class Rule>
@@ -63,16 +63,15 @@ std::size_t RuleOptimizer<Rule>::scratch_bytes(std::span<const Entry> entries) c
 
 template <class Rule>
 void RuleOptimizer<Rule>::update(std::span<const Entry> entries, kernels::GradientUse use,
-                                 double lr, std::int64_t step,
-                                 std::span<std::byte> scratch) const {
+                                 const Numbers& numbers, std::span<std::byte> scratch) const {
   if constexpr (std::is_same_v<Rule, kernels::AdamRule>)
-    if (lazy_) return run_rule(entries, kernels::LazyAdamRule{rule(lr, step)}, use, scratch);
-  run_rule(entries, rule(lr, step), use, scratch);
+    if (lazy_) return run_rule(entries, kernels::LazyAdamRule{rule(numbers)}, use, scratch);
+  run_rule(entries, rule(numbers), use, scratch);
 }
 
 template <class Rule>
-void RuleOptimizer<Rule>::write_rule(std::span<std::byte> to, double lr, std::int64_t step) const {
-  const Rule now = rule(lr, step);
+void RuleOptimizer<Rule>::write_rule(std::span<std::byte> to, const Numbers& numbers) const {
+  const Rule now = rule(numbers);
   std::memcpy(to.data(), &now, sizeof now);
 }
 
@@ -117,7 +116,7 @@ template class RuleOptimizer<kernels::Adam8Rule>;
 template class RuleOptimizer<kernels::AdafactorRule>;
 
 Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
-    : RuleOptimizer("sgd", std::move(params), o.lr, o.half, with_momentum({}, o.momentum)),
+    : RuleOptimizer("sgd", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, with_momentum({}, o.momentum)),
       options_(o) {
   check_unit("momentum", o.momentum);
   check_decay(o.weight_decay);
@@ -125,9 +124,9 @@ Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
     throw Error("sgd: nesterov needs momentum above 0 and no dampening");
 }
 
-kernels::SgdRule Sgd::rule(double lr, std::int64_t step) const {
-  return {lr,       options_.momentum, options_.dampening, options_.weight_decay, options_.nesterov,
-          step == 1};
+kernels::SgdRule Sgd::rule(const Numbers& n) const {
+  return {n.lr,       options_.momentum, options_.dampening, n.weight_decay, options_.nesterov,
+          n.step == 1};
 }
 
 namespace {
@@ -140,9 +139,10 @@ void check(const AdamOptionsOf<kDecoupled>& o) {
 }
 
 template <bool kDecoupled>
-kernels::AdamRule adam_rule(const AdamOptionsOf<kDecoupled>& o, double lr, std::int64_t step) {
+kernels::AdamRule adam_rule(const AdamOptionsOf<kDecoupled>& o, double lr, double weight_decay,
+                            std::int64_t step) {
   const auto t = static_cast<double>(step);
-  return {lr,         o.beta1, o.beta2, o.eps, o.weight_decay, 1 - std::pow(o.beta1, t),
+  return {lr,         o.beta1, o.beta2, o.eps, weight_decay, 1 - std::pow(o.beta1, t),
           1 - std::pow(o.beta2, t), kDecoupled};
 }
 
@@ -150,7 +150,7 @@ kernels::AdamRule adam_rule(const AdamOptionsOf<kDecoupled>& o, double lr, std::
 
 template <bool kDecoupled>
 AdamOf<kDecoupled>::AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecoupled> o)
-    : RuleOptimizer(kDecoupled ? "adamw" : "adam", std::move(params), o.lr, o.half,
+    : RuleOptimizer(kDecoupled ? "adamw" : "adam", std::move(params), {o.lr, o.weight_decay, o.half, o.groups},
                     always({"m", "v"})),
       options_(o) {
   check(o);
@@ -158,58 +158,58 @@ AdamOf<kDecoupled>::AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecouple
 }
 
 template <bool kDecoupled>
-kernels::AdamRule AdamOf<kDecoupled>::rule(double lr, std::int64_t step) const {
-  return adam_rule(options_, lr, step);
+kernels::AdamRule AdamOf<kDecoupled>::rule(const Numbers& n) const {
+  return adam_rule(options_, n.lr, n.weight_decay, n.step);
 }
 
 template class AdamOf<false>;
 template class AdamOf<true>;
 
 AdamW8bit::AdamW8bit(std::vector<Variable> params, AdamWOptions o)
-    : RuleOptimizer("adamw_8bit", std::move(params), o.lr, o.half, always({"mv"})), options_(o) {
+    : RuleOptimizer("adamw_8bit", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, always({"mv"})), options_(o) {
   check(o);
   if (o.lazy)
     throw Error("adamw_8bit: it has no lazy form; a block of its state holds more than one row");
 }
 
-kernels::Adam8Rule AdamW8bit::rule(double lr, std::int64_t step) const {
-  return {adam_rule(options_, lr, step), step};
+kernels::Adam8Rule AdamW8bit::rule(const Numbers& n) const {
+  return {adam_rule(options_, n.lr, n.weight_decay, n.step), n.step};
 }
 
 Rmsprop::Rmsprop(std::vector<Variable> params, RmspropOptions o)
-    : RuleOptimizer("rmsprop", std::move(params), o.lr, o.half, with_momentum({"v"}, o.momentum)),
+    : RuleOptimizer("rmsprop", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, with_momentum({"v"}, o.momentum)),
       options_(o) {
   check_unit("alpha", o.alpha);
   check_unit("momentum", o.momentum);
   check_decay(o.weight_decay);
 }
 
-kernels::RmspropRule Rmsprop::rule(double lr, std::int64_t) const {
-  return {lr, options_.alpha, options_.eps, options_.weight_decay, options_.momentum};
+kernels::RmspropRule Rmsprop::rule(const Numbers& n) const {
+  return {n.lr, options_.alpha, options_.eps, n.weight_decay, options_.momentum};
 }
 
 Adagrad::Adagrad(std::vector<Variable> params, AdagradOptions o)
-    : RuleOptimizer("adagrad", std::move(params), o.lr, o.half, always({"sum"})), options_(o) {
+    : RuleOptimizer("adagrad", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, always({"sum"})), options_(o) {
   check_decay(o.weight_decay);
 }
 
-kernels::AdagradRule Adagrad::rule(double lr, std::int64_t) const {
-  return {lr, options_.eps, options_.weight_decay};
+kernels::AdagradRule Adagrad::rule(const Numbers& n) const {
+  return {n.lr, options_.eps, n.weight_decay};
 }
 
 Lion::Lion(std::vector<Variable> params, LionOptions o)
-    : RuleOptimizer("lion", std::move(params), o.lr, o.half, always({"m"})), options_(o) {
+    : RuleOptimizer("lion", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, always({"m"})), options_(o) {
   check_unit("beta1", o.beta1);
   check_unit("beta2", o.beta2);
   check_decay(o.weight_decay);
 }
 
-kernels::LionRule Lion::rule(double lr, std::int64_t) const {
-  return {lr, options_.beta1, options_.beta2, options_.weight_decay};
+kernels::LionRule Lion::rule(const Numbers& n) const {
+  return {n.lr, options_.beta1, options_.beta2, n.weight_decay};
 }
 
 Adafactor::Adafactor(std::vector<Variable> params, AdafactorOptions o)
-    : RuleOptimizer("adafactor", std::move(params), o.lr, {},
+    : RuleOptimizer("adafactor", std::move(params), {o.lr, o.weight_decay, {}, o.groups},
                     [](const Spec& param) -> std::vector<const char*> {
                       if (factored(param)) return {"row", "col"};
                       return {"v"};
@@ -223,16 +223,16 @@ Adafactor::Adafactor(std::vector<Variable> params, AdafactorOptions o)
   check_decay(o.weight_decay);
 }
 
-kernels::AdafactorRule Adafactor::rule(double lr, std::int64_t step) const {
-  const auto t = static_cast<double>(step);
-  const double rate = options_.decaying ? std::min(lr, 1 / std::sqrt(t)) : lr;
-  return {lr,
+kernels::AdafactorRule Adafactor::rule(const Numbers& n) const {
+  const auto t = static_cast<double>(n.step);
+  const double rate = options_.decaying ? std::min(n.lr, 1 / std::sqrt(t)) : n.lr;
+  return {n.lr,
           rate,
           1 - std::pow(t, options_.beta2_decay),
           options_.eps1,
           options_.eps2,
           options_.clip,
-          options_.weight_decay,
+          n.weight_decay,
           options_.relative};
 }
 

@@ -51,22 +51,41 @@ Schedule warmup_cosine(double lr, std::int64_t warmup, std::int64_t total, doubl
 }
 
 Plateau::Plateau(double lr, PlateauOptions options)
-    : options_(options), lr_(lr), best_(std::numeric_limits<double>::infinity()) {
+    : options_(options),
+      state_("plateau", Tensor::of<double>({lr, std::numeric_limits<double>::infinity(), 0}), false,
+             Category::optimizer) {
   check(lr > 0, "lr must be above 0", lr);
   check(options.factor > 0 && options.factor < 1, "factor must lie between 0 and 1",
         options.factor);
   check(options.patience >= 0, "patience must be 0 or more", options.patience);
 }
 
+Plateau::Plateau(const Plateau& other) : options_(other.options_), state_(other.state_.clone()) {}
+
+Plateau& Plateau::operator=(const Plateau& other) {
+  options_ = other.options_;
+  state_ = other.state_.clone();
+  return *this;
+}
+
+Plateau::Now Plateau::now() const {
+  Now n;
+  state_.read(std::as_writable_bytes(std::span(&n, 1)), 0);
+  return n;
+}
+
 double Plateau::observe(double loss) {
-  if (loss < best_ * (1 - options_.threshold) || best_ == std::numeric_limits<double>::infinity()) {
-    if (loss < best_) best_ = loss;
-    waited_ = 0;
-  } else if (++waited_ > options_.patience) {
-    lr_ = std::max(options_.floor, lr_ * options_.factor);
-    waited_ = 0;
+  Now n = now();
+  if (loss < n.best * (1 - options_.threshold) ||
+      n.best == std::numeric_limits<double>::infinity()) {
+    if (loss < n.best) n.best = loss;
+    n.waited = 0;
+  } else if (++n.waited > options_.patience) {
+    n.lr = std::max(options_.floor, n.lr * options_.factor);
+    n.waited = 0;
   }
-  return lr_;
+  state_.write(std::as_bytes(std::span(&n, 1)), 0);
+  return n.lr;
 }
 
 }  // namespace ebb::optim

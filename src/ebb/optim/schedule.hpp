@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
+
+#include "ebb/tensor/variable.hpp"
 
 namespace ebb::optim {
 
@@ -25,13 +28,20 @@ struct PlateauOptions {
 class Plateau {
  public:
   explicit Plateau(double lr, PlateauOptions options = {});
+  Plateau(const Plateau& other);  // with a state of its own
+  Plateau& operator=(const Plateau& other);
+
   double observe(double loss);  // gives the rate from here on
-  double lr() const { return lr_; }
+  double lr() const { return now().lr; }
+  std::vector<Variable> state() const { return {state_}; }  // what a later run needs to go on
 
  private:
+  struct Now {
+    double lr, best, waited;
+  };
+  Now now() const;
   PlateauOptions options_;
-  double lr_, best_;
-  int waited_ = 0;
+  Variable state_;  // f64 (3): Now
 };
 
 }  // namespace ebb::optim

@@ -10,6 +10,7 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/tensor/npy_header.hpp"
+#include "ebb/tensor/rewrite.hpp"
 
 namespace ebb {
 namespace {
@@ -107,6 +108,16 @@ auto checked_front(File& file) {
   return front;
 }
 
+// `first`: which element `bytes` begin with.
+void check_bools(const std::string& path, std::span<const std::byte> bytes, std::uint64_t first) {
+  const auto bad =
+      std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; });
+  if (bad != bytes.end())
+    refuse(path, fmt::format("element {} of its bools is {}; expected 0 or 1; the file is damaged",
+                             first + static_cast<std::uint64_t>(bad - bytes.begin()),
+                             std::to_integer<int>(*bad)));
+}
+
 std::string preamble_of(const std::string& path, const Spec& spec) {
   try {
     return npy_preamble(spec);
@@ -133,14 +144,7 @@ Tensor load_npy(const std::string& path) {
   }
   if (header.swapped)
     swap_bytes(to.data(), static_cast<std::size_t>(spec.size()), size_of(spec.dtype));
-  if (spec.dtype == DType::boolean) {
-    const auto bad =
-        std::find_if(to.begin(), to.end(), [](std::byte b) { return b > std::byte{1}; });
-    if (bad != to.end())
-      refuse(path,
-             fmt::format("element {} of its bools is {}; expected 0 or 1; the file is damaged",
-                         bad - to.begin(), std::to_integer<int>(*bad)));
-  }
+  if (spec.dtype == DType::boolean) check_bools(path, to, 0);
   return out;
 }
 
@@ -151,6 +155,43 @@ void save_npy(const std::string& path, const Tensor& tensor) {
   out.file().write(front);
   out.file().write({tensor.raw(), tensor.spec().bytes()});
   out.commit();
+}
+
+void save_npy(const std::string& path, const Variable& variable) {
+  const std::string front = preamble_of(path, variable.spec());
+  const std::uint64_t bytes = variable.spec().bytes();
+  const memory::Buffer chunk(std::min<std::uint64_t>(Rewrite::kChunk, bytes), "save_npy",
+                             Category::workspace);
+  AtomicFile out(path);
+  out.file().write(front);
+  for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
+    const std::span<std::byte> part(chunk.data(), std::min<std::uint64_t>(chunk.size(), bytes - at));
+    variable.read(part, at);
+    out.file().write(part);
+  }
+  out.commit();
+}
+
+void load_npy(const std::string& path, Variable& variable) {
+  File file = File::open(path);
+  const auto [header, data_offset] = checked_front(file);
+  const Spec& spec = header.spec;
+  if (spec != variable.spec())
+    throw FileError(fmt::format("cannot load \"{}\" into variable {}: it holds {}, the variable is {}",
+                                path, variable.name(), to_string(spec), to_string(variable.spec())));
+  if (header.fortran_order && spec.rank() > 1) return variable.assign(load_npy(path));
+  const std::uint64_t bytes = spec.bytes();
+  const memory::Buffer chunk(std::min<std::uint64_t>(Rewrite::kChunk, bytes), "load_npy",
+                             Category::workspace);
+  Rewrite rewrite({variable});
+  for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
+    const std::span<std::byte> part(chunk.data(), std::min<std::uint64_t>(chunk.size(), bytes - at));
+    file.read_at(data_offset + at, part);
+    if (header.swapped) swap_bytes(part.data(), part.size() / size_of(spec.dtype), size_of(spec.dtype));
+    if (spec.dtype == DType::boolean) check_bools(path, part, at);
+    rewrite.write(0, part, at);
+  }
+  rewrite.commit();
 }
 
 NpyReader::NpyReader(const std::string& path) : file_(File::open(path)) {

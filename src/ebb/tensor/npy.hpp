@@ -9,6 +9,7 @@
 
 #include "ebb/base/file.hpp"
 #include "ebb/tensor/tensor.hpp"
+#include "ebb/tensor/variable.hpp"
 
 namespace ebb {
 
@@ -17,6 +18,11 @@ Tensor load_npy(const std::string& path);
 // Format version 1.0, C order. Atomic: a failure leaves the file that was there. bf16 is refused,
 // since NumPy has no such type; cast it to f32 first, which loses nothing.
 void save_npy(const std::string& path, const Tensor& tensor);
+
+// A variable, wherever its bytes lie, in pieces of at most 1 MiB. Loading gives it the value of a file
+// of its dtype and shape, or throws and leaves it as it was. (Files in Fortran order are read whole.)
+void save_npy(const std::string& path, const Variable& variable);
+void load_npy(const std::string& path, Variable& variable);
 
 // A file too large to hold, by rows of its first axis. Files in Fortran order have no such rows and
 // are refused.

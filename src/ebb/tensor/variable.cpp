@@ -87,11 +87,15 @@ void Variable::load() const {
   }
 }
 
+void Variable::check_range(const char* what, std::uint64_t bytes, std::uint64_t offset) const {
+  if (offset > spec().bytes() || bytes > spec().bytes() - offset)
+    throw Error(fmt::format("{}: bytes {} to {} of variable {}, which has {}", what, offset,
+                            offset + bytes, name(), spec().bytes()));
+}
+
 void Variable::read(std::span<std::byte> to, std::uint64_t offset) const {
+  check_range("read", to.size(), offset);
   const State& s = state();
-  if (offset > s.spec.bytes() || to.size() > s.spec.bytes() - offset)
-    throw Error(fmt::format("read: bytes {} to {} of variable {}, which has {}", offset,
-                            offset + to.size(), s.name, s.spec.bytes()));
   if (s.there.load(std::memory_order_acquire)) {
     if (!to.empty()) std::memcpy(to.data(), s.value.raw() + offset, to.size());
   } else if (s.keeper) {
@@ -101,19 +105,47 @@ void Variable::read(std::span<std::byte> to, std::uint64_t offset) const {
   }
 }
 
+namespace {
+
+void write_through(Variable::Keeper& keeper, const Variable& variable,
+                   std::span<const std::byte> from, std::uint64_t offset) {
+  try {
+    keeper.write(variable, from, offset);
+    keeper.commit();
+  } catch (...) {
+    keeper.rollback();
+    throw;
+  }
+}
+
+}  // namespace
+
+void Variable::write(std::span<const std::byte> from, std::uint64_t offset) {
+  check_range("write", from.size(), offset);
+  if (variable_view())
+    throw Error(fmt::format("write: bytes of variable {} inside a compiled function, which notes only "
+                            "values; assign it there, or write outside",
+                            name()));
+  if (state_->keeper && !state_->there) return write_through(*state_->keeper, *this, from, offset);
+  own();
+  if (!from.empty()) std::memcpy(bytes() + offset, from.data(), from.size());
+}
+
 void Variable::assign(const Tensor& value) {
   if (value.spec() != spec())
     throw Error(fmt::format("assign: variable {} is {}, the value is {}", name(), to_string(spec()),
                             to_string(value.spec())));
   if (VariableView* view = variable_view()) return view->assign(*this, value);
-  if (state().there && state_->value.unique() && state_->value.handle() != value.handle()) {
-    value.check_known();
+  value.check_known();
+  if (state_->keeper) {
+    write_through(*state_->keeper, *this, {value.raw(), value.spec().bytes()}, 0);
+    forget();
+  } else if (state_->there && state_->value.unique() && state_->value.handle() != value.handle()) {
     std::memcpy(state_->value.bytes(), value.raw(), value.spec().bytes());  // in its place
   } else {
     const memory::Drawing draws(state_->promise);
     set(owned(value, state_->category));
   }
-  if (state_->keeper) state_->keeper->written(*this);
 }
 
 void Variable::adopt(Tensor value) {
@@ -130,6 +162,22 @@ void Variable::own() {
     set(owned(state_->value, state_->category));
   }
   if (state_->keeper) state_->keeper->written(*this);
+}
+
+Variable Variable::clone() const {
+  const State& s = state();
+  const Scope scope(s.scope);
+  Variable other(s.name, s.spec, s.first, s.trainable, s.category);
+  if (!s.there && !s.keeper) return other;
+  Tensor t = Tensor::uninitialized(s.spec, "variable", s.category);
+  read({t.bytes(), s.spec.bytes()}, 0);
+  other.set(std::move(t));
+  return other;
+}
+
+void Variable::set_trainable(bool trainable) {
+  state().trainable = trainable;
+  if (state_->there) state_->value.handle()->trainable = watched();
 }
 
 void Variable::give_to(std::shared_ptr<Keeper> keeper) {

@@ -47,7 +47,9 @@ class Variable {
   const Tensor& value() const;
   operator const Tensor&() const { return value(); }
 
-  void assign(const Tensor& value);  // same dtype and shape
+  // Same dtype and shape. What somebody else keeps goes straight there, and out of memory: the new
+  // value, or an error and the old one.
+  void assign(const Tensor& value);
 
   // Likewise, where nobody else holds it: no copy. Cannot fail, except in a traced function that
   // assigns a variable twice.
@@ -63,6 +65,18 @@ class Variable {
   // Bytes from `offset` on, wherever they are now; for hashing and saving without a copy of it all.
   // `offset` is a multiple of First::kChunk elements.
   void read(std::span<std::byte> to, std::uint64_t offset) const;
+  // Likewise, from any byte on: all of it, or an error and nothing. What somebody else keeps goes
+  // straight there. For new values of whole models: ebb/tensor/rewrite.hpp.
+  void write(std::span<const std::byte> from, std::uint64_t offset);
+
+  // Another variable with the same name and value.
+  Variable clone() const;
+
+  // Set before a model is traced or a tape begins: neither looks again.
+  void set_trainable(bool trainable);
+  // An optimizer was told of it, be it to train it or to leave it as it is.
+  void claim() const { state().claimed = true; }
+  bool claimed() const { return state().claimed; }
 
   // What its value takes of the process where it is in memory, and the promise that counts it.
   std::uint64_t charge() const { return Tensor::charge(spec()); }
@@ -76,6 +90,12 @@ class Variable {
    public:
     virtual void read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) = 0;
     virtual void written(const Variable& variable) = 0;  // it was given another value in memory
+    // Beside what is there, which commit() replaces and rollback() leaves. A commit that throws has
+    // replaced nothing.
+    virtual void write(const Variable& variable, std::span<const std::byte> from,
+                       std::uint64_t offset) = 0;
+    virtual void commit() = 0;
+    virtual void rollback() noexcept = 0;
 
     virtual ~Keeper() = default;
   };
@@ -86,6 +106,7 @@ class Variable {
   void forget() noexcept;  // drops what was read back from the keeper into memory
 
  private:
+  friend class Rewrite;
   struct State {
     std::string name;
     Spec spec;
@@ -98,6 +119,7 @@ class Variable {
     std::atomic<bool> there{false};  // the value; two threads may ask for it first
     std::shared_ptr<Keeper> keeper{};
     const memory::Promise* promise = nullptr;  // what its value is drawn from; it outlives all
+    bool claimed = false;
   };
   State& state() const {
     if (!state_) empty();
@@ -105,6 +127,7 @@ class Variable {
   }
   [[noreturn]] static void empty();
   void load() const;
+  void check_range(const char* what, std::uint64_t bytes, std::uint64_t offset) const;
   void set(Tensor next) const noexcept;
   std::shared_ptr<State> state_;
 };
