@@ -52,7 +52,9 @@ class Kept : public testing::Test {
     folder_ = ::mkdtemp(name.data());
     const CompileOptions loose{.recompute = false, .split = false};
     CompileOptions tight = loose;
-    tight.memory = ByteSize{compiled(loose).plan().minimum + (std::uint64_t{1} << 20)};
+    constexpr std::uint64_t kOwn = std::uint64_t{96} << 20;  // of the tests: tensors, vectors
+    tight.memory = ByteSize{compiled(loose).plan().minimum + (std::uint64_t{1} << 20) + kOwn};
+    room_.emplace(kOwn);
     step_.emplace(compiled(tight));
     (*step_)(batch_);
     for (const Variable& v : adam_.state())
@@ -69,6 +71,7 @@ class Kept : public testing::Test {
   }
 
   std::string folder_;
+  std::optional<memory::Room> room_;
   Deep model_{nn::Init(1)};
   optim::Adam adam_{params(model_)};
   Tensor x_ = random::normal({8, kWidth}, 0, 1, 1, 2);

@@ -82,6 +82,7 @@ void Ema::swap() {
   if (ops::tracer()) throw Error("ema: averages are applied outside of compiled functions");
   if (updates() == 0) throw Error("ema: there are no averages before the first update()");
   const Tape::Pause nobody;
+  const memory::Borrowing between_steps;
   std::vector<Tensor> rounded(params_.size());
   for (std::size_t i = 0; i < params_.size(); ++i) {
     params_[i].value();  // into memory, both

@@ -53,6 +53,13 @@ struct Named {
   Variable variable;
 };
 
+// Bytes moved at once: no more than the largest of them has, so that little is enough for a little one.
+std::size_t chunk_for(const std::vector<Named>& all) {
+  std::size_t most = sizeof(std::int64_t[4]);
+  for (const Named& n : all) most = std::max<std::size_t>(most, n.variable.spec().bytes());
+  return std::min(kChunk, most);
+}
+
 // A name that an earlier part has already is told apart by the number of its part; a variable that an
 // earlier part has already is there.
 std::vector<Named> named(Parts parts) {
@@ -167,7 +174,8 @@ void load_into(const std::string& path, Parts parts, bool all) {
     refuse(path, "it was not written by save(); take tensors of other files with load_only");
   const std::vector<std::size_t> takes = matched(path, found, wanted, all);
 
-  const memory::Buffer buffer(kChunk, "load", Category::workspace);
+  const memory::Borrowing between_steps;
+  const memory::Buffer buffer(chunk_for(wanted), "load", Category::workspace);
   const std::span<std::byte> chunk(buffer.data(), buffer.size());
   std::int64_t draws[3] = {};
   const auto check = [&](const Sum& now) {
@@ -223,7 +231,8 @@ void save_parts(const std::string& path, Parts parts) {
   layout.tensors.push_back({kRandom, kRandomSpec});
   const std::string front = safetensors_front(layout);
 
-  const memory::Buffer buffer(kChunk, "save", Category::workspace);
+  const memory::Borrowing between_steps;
+  const memory::Buffer buffer(chunk_for(all), "save", Category::workspace);
   const std::span<std::byte> chunk(buffer.data(), buffer.size());
   Sum sum(front);
   AtomicFile out(path);

@@ -160,6 +160,7 @@ void save_npy(const std::string& path, const Tensor& tensor) {
 void save_npy(const std::string& path, const Variable& variable) {
   const std::string front = preamble_of(path, variable.spec());
   const std::uint64_t bytes = variable.spec().bytes();
+  const memory::Borrowing between_steps;
   const memory::Buffer chunk(std::min<std::uint64_t>(Rewrite::kChunk, bytes), "save_npy",
                              Category::workspace);
   AtomicFile out(path);
@@ -181,6 +182,7 @@ void load_npy(const std::string& path, Variable& variable) {
                                 path, variable.name(), to_string(spec), to_string(variable.spec())));
   if (header.fortran_order && spec.rank() > 1) return variable.assign(load_npy(path));
   const std::uint64_t bytes = spec.bytes();
+  const memory::Borrowing between_steps;
   const memory::Buffer chunk(std::min<std::uint64_t>(Rewrite::kChunk, bytes), "load_npy",
                              Category::workspace);
   Rewrite rewrite({variable});
