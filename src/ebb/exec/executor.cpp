@@ -339,6 +339,7 @@ void Executor::prepare(std::size_t index) {
 }
 
 void Executor::own_variables() {
+  const memory::Drawing draws(arenas_.promise());
   for (std::size_t i = 0; i < resident_.size(); ++i) {
     resident_[i].own();
     std::byte* const bytes = resident_[i].bytes();

@@ -60,7 +60,7 @@ void Variable::set(Tensor next) const noexcept {
   next.handle()->trainable = watched();
   next.handle()->id = state_->id;
   if (state_->promise) {
-    count_to(state_->promise, next);
+    if (!state_->keeper) count_to(state_->promise, next);
     if (state_->value && !state_->value.unique()) count_to(nullptr, state_->value);
   }
   state_->value = std::move(next);
@@ -72,11 +72,17 @@ void Variable::draw_from(const memory::Promise* promise) {
   if (state_->there) count_to(promise, state_->value);
 }
 
+// What somebody else keeps was promised no place in memory: whoever reads it, be it a step or the
+// program, has it until the keeper's next step.
+const memory::Promise* Variable::draws_from() const {
+  return state_->keeper ? nullptr : state_->promise;
+}
+
 void Variable::load() const {
   const std::lock_guard lock(loading());
   if (state_->there) return;
   const Scope scope(state_->scope);
-  const memory::Drawing draws(state_->promise);
+  const memory::Drawing draws(draws_from());
   try {
     Tensor t = Tensor::uninitialized(spec(), "variable", state_->category);
     read({t.bytes(), t.spec().bytes()}, 0);
@@ -143,7 +149,7 @@ void Variable::assign(const Tensor& value) {
   } else if (state_->there && state_->value.unique() && state_->value.handle() != value.handle()) {
     std::memcpy(state_->value.bytes(), value.raw(), value.spec().bytes());  // in its place
   } else {
-    const memory::Drawing draws(state_->promise);
+    const memory::Drawing draws(draws_from());
     set(owned(value, state_->category));
   }
 }
@@ -158,7 +164,7 @@ void Variable::adopt(Tensor value) {
 void Variable::own() {
   if (!state().there) load();
   if (!state_->value.unique()) {
-    const memory::Drawing draws(state_->promise);
+    const memory::Drawing draws(draws_from());
     set(owned(state_->value, state_->category));
   }
   if (state_->keeper) state_->keeper->written(*this);

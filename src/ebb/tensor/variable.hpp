@@ -127,6 +127,7 @@ class Variable {
   }
   [[noreturn]] static void empty();
   void load() const;
+  const memory::Promise* draws_from() const;
   void check_range(const char* what, std::uint64_t bytes, std::uint64_t offset) const;
   void set(Tensor next) const noexcept;
   std::shared_ptr<State> state_;
