@@ -181,6 +181,26 @@ OP_ROW(
     "pow by zero", .op = "pow", .inputs = {Input{.shape = {3}}.of({0, 1.5, -2})},
     .call = [](const Tensors& in) { return pow(in[0], 0); },
     .reference = [](const Arrays<double>& in) { return map(in[0], [](double) { return 1.0; }); });
+// A number beside a tensor of integers becomes one of them.
+void add_refused_number(const std::string& op, DType dtype, Call call, std::string refused) {
+  add_row({.name = op + " of " + ebb::name(dtype) + " with a number that is none",
+           .op = op,
+           .inputs = {ids({3}, 5, dtype)},
+           .call = std::move(call),
+           .refused = std::move(refused)});
+}
+[[maybe_unused]] const bool refused_numbers = [] {
+  using T = const Tensors&;
+  add_refused_number("add", DType::i32, [](T in) { return in[0] + 0.5; },
+                     "add: 0.5 is no element of i32; expected a whole number");
+  add_refused_number("sub", DType::i64, [](T in) { return 0x1p63 - in[0]; },
+                     "sub: 9.223372036854776e+18 is no element of i64; expected a whole number");
+  add_refused_number("mul", DType::i32, [](T in) { return in[0] * 3e9; },
+                     "mul: 3000000000 is no element of i32; expected a whole number");
+  add_refused_number("div", DType::i32, [](T in) { return in[0] / NAN; },
+                     "div: nan is no element of i32; expected a whole number");
+  return true;
+}();
 OP_ROW(
     "div of integers", .op = "div",
     .inputs = {ints({40}, -9, 10, DType::i32), ints({40}, -3, 4, DType::i32)},

@@ -10,6 +10,7 @@
 #include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/unary.hpp"
+#include "ebb/tensor/constant.hpp"
 
 namespace ebb {
 
@@ -35,6 +36,12 @@ namespace {
 
 using kernels::Binary;
 
+// A number beside a tensor: of its type.
+Tensor number(const char* op, double value, const Tensor& beside) {
+  check_constant(op, value, beside.dtype());
+  return Tensor::scalar(value, beside.dtype());
+}
+
 Tensor zero_of(const Tensor& t) { return Tensor::scalar(0, t.dtype()); }
 
 // Gives input i its gradient, summed over the axes it was broadcast along.
@@ -51,11 +58,7 @@ Spec BinaryOp<kFunction>::shape(const Spec& a, const Spec& b) const {
     throw Error(
         fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a), to_string(b)));
   }
-  const bool integer = a.dtype == DType::i32 || a.dtype == DType::i64;
-  if (!is_float(a.dtype) && !(integer && kFunction != Binary::pow)) {
-    throw Error(fmt::format("{}: {} is not a {} type; cast it first", name, to_string(a),
-                            kFunction == Binary::pow ? "floating" : "floating, i32 or i64"));
-  }
+  check_number(name, a, kFunction != Binary::pow);
   return {broadcast_shape(name, a, b), a.dtype};
 }
 
@@ -159,14 +162,14 @@ Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 Tensor operator-(const Tensor& a) { return neg(a); }
-Tensor operator+(const Tensor& a, double b) { return add(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator-(const Tensor& a, double b) { return sub(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator*(const Tensor& a, double b) { return mul(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator/(const Tensor& a, double b) { return div(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator+(double a, const Tensor& b) { return add(Tensor::scalar(a, b.dtype()), b); }
-Tensor operator-(double a, const Tensor& b) { return sub(Tensor::scalar(a, b.dtype()), b); }
-Tensor operator*(double a, const Tensor& b) { return mul(Tensor::scalar(a, b.dtype()), b); }
-Tensor operator/(double a, const Tensor& b) { return div(Tensor::scalar(a, b.dtype()), b); }
+Tensor operator+(const Tensor& a, double b) { return add(a, number("add", b, a)); }
+Tensor operator-(const Tensor& a, double b) { return sub(a, number("sub", b, a)); }
+Tensor operator*(const Tensor& a, double b) { return mul(a, number("mul", b, a)); }
+Tensor operator/(const Tensor& a, double b) { return div(a, number("div", b, a)); }
+Tensor operator+(double a, const Tensor& b) { return add(number("add", a, b), b); }
+Tensor operator-(double a, const Tensor& b) { return sub(number("sub", a, b), b); }
+Tensor operator*(double a, const Tensor& b) { return mul(number("mul", a, b), b); }
+Tensor operator/(double a, const Tensor& b) { return div(number("div", a, b), b); }
 
 Tensor& operator+=(Tensor& a, const Tensor& b) { return a = a + b; }
 Tensor& operator-=(Tensor& a, const Tensor& b) { return a = a - b; }

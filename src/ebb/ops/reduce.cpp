@@ -43,13 +43,6 @@ constexpr bool takes_integers(Reduce f) {
   return f == Reduce::sum || f == Reduce::max || f == Reduce::min || f == Reduce::prod;
 }
 
-void check_number(const char* op, const Spec& x, bool integers) {
-  const bool integer = x.dtype == DType::i32 || x.dtype == DType::i64;
-  if (is_float(x.dtype) || (integers && integer)) return;
-  throw Error(fmt::format("{}: {} is not a {} type; cast it first", op, to_string(x),
-                          integers ? "floating, i32 or i64" : "floating"));
-}
-
 Shape reduced_shape(const Shape& x, std::uint32_t axes, bool keepdims) {
   std::int64_t dims[Shape::kMaxRank];
   std::size_t rank = 0;
