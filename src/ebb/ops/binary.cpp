@@ -98,10 +98,12 @@ void BinaryOp<kFunction>::grad(Back& back) const {
       case Binary::div:
         give_summed(back, 0, d / b());
         break;
-      case Binary::pow: {  // b a^(b - 1), but 0 for 0^0, not 0 times infinity
+      case Binary::pow: {  // b a^(b - 1); 0 where b is, also of the bases 0 and NaN
         const Tensor zero = zero_of(d), one = Tensor::scalar(1, d.dtype());
-        const Tensor both = logical_and(equal(a(), zero), equal(b(), zero));
-        give_summed(back, 0, d * b() * pow(a(), where(both, one, b() - 1.0)));
+        const Tensor apart = logical_or(less(a(), zero), greater(a(), zero));
+        const Tensor flat = logical_and(equal(b(), zero), logical_not(apart));
+        const Tensor slope = b() * pow(where(flat, one, a()), b() - 1.0);
+        give_summed(back, 0, d * where(flat, zero, slope));
         break;
       }
       case Binary::minimum:
@@ -125,10 +127,11 @@ void BinaryOp<kFunction>::grad(Back& back) const {
       case Binary::div:
         give_summed(back, 1, neg(d * back.out() / b()));
         break;
-      case Binary::pow: {  // a^b log(a), which is 0 where a is 0
-        const Tensor is_zero = equal(a(), zero_of(d));
+      case Binary::pow: {  // a^b log(a), which is 0 where a is 0 and b is not below it
+        const Tensor zero = zero_of(d);
+        const Tensor is_zero = logical_and(equal(a(), zero), greater_equal(b(), zero));
         const Tensor base = where(is_zero, Tensor::scalar(1, d.dtype()), a());
-        give_summed(back, 1, d * where(is_zero, zero_of(d), pow(base, b()) * log(base)));
+        give_summed(back, 1, d * where(is_zero, zero, pow(base, b()) * log(base)));
         break;
       }
       case Binary::minimum:
