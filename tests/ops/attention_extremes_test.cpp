@@ -140,7 +140,8 @@ TEST(AttentionExtremes, QueriesThatSeeNothingContributeNothing) {
   for (std::size_t j = 0; j < positions; ++j) mask[3 * positions + j] = false;
   const Tensor seen = Tensor::from(mask, {1, positions, positions});
   auto q = numbers(positions, size, 1);
-  const Tensor k = heads(numbers(positions, size, 2), size), v = heads(numbers(positions, size, 3), size);
+  const Tensor k = heads(numbers(positions, size, 2), size);
+  const Tensor v = heads(numbers(positions, size, 3), size);
   const Result plain = run(heads(q, size), k, v, {}, seen);
   q[3 * size + 1] = kNan;
   const Result r = run(heads(q, size), k, v, {}, seen);
