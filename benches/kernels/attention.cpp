@@ -78,7 +78,7 @@ void measure(const Case& c, bool quick, bool json) {
   a.causal = c.causal;
   const std::size_t n = c.batch * c.time * c.heads * c.size;
   const Values q(n, 1), k(n, 2), v(n, 3), dout(n, 4), out(n), dq(n), dk(n), dv(n);
-  const Values lse(c.batch * c.heads * c.time);
+  const Values levels(2 * c.batch * c.heads * c.time);
   const std::size_t forward_bytes = kernels::attention_scratch<float>(a);
   const std::size_t backward_bytes = kernels::attention_backward_scratch<float>(a);
   const Values scratch(std::max(forward_bytes, backward_bytes) / sizeof(float));
@@ -91,10 +91,10 @@ void measure(const Case& c, bool quick, bool json) {
   std::vector<double> forward, backward, both, peak;
   for (int round = -1; round < rounds; ++round) {  // the first is not counted
     const double start = seconds_now();
-    kernels::attention<float>(a, q.data(), k.data(), v.data(), out.data(), lse.data(),
+    kernels::attention<float>(a, q.data(), k.data(), v.data(), out.data(), levels.data(),
                               {bytes, forward_bytes});
     const double middle = seconds_now();
-    kernels::attention_backward<float>(a, q.data(), k.data(), v.data(), out.data(), lse.data(),
+    kernels::attention_backward<float>(a, q.data(), k.data(), v.data(), out.data(), levels.data(),
                                        dout.data(), dq.data(), dk.data(), dv.data(),
                                        {bytes, backward_bytes});
     const double end = seconds_now();

@@ -153,8 +153,8 @@ Tensors attention_backward_of(const Tensors& in) {
   op.heads = 2;
   op.kv_heads = 1;
   const Tensor* first[] = {&in[0], &in[1], &in[2]};
-  const auto [out, lse] = apply_all(op, std::span<const Tensor* const>(first));
-  const Tensor* all[] = {&in[0], &in[1], &in[2], &out, &lse, &in[3]};
+  const auto [out, levels] = apply_all(op, std::span<const Tensor* const>(first));
+  const Tensor* all[] = {&in[0], &in[1], &in[2], &out, &levels, &in[3]};
   const auto d = apply_all(AttentionBackward{op}, std::span<const Tensor* const>(all));
   return {d.begin(), d.end()};
 }

@@ -5,6 +5,7 @@
 
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/tape/tape.hpp"
 #include "tests/ops/table.hpp"
 
 namespace ebb::table {
@@ -181,6 +182,52 @@ OP_ROW(
     "pow by zero", .op = "pow", .inputs = {Input{.shape = {3}}.of({0, 1.5, -2})},
     .call = [](const Tensors& in) { return pow(in[0], 0); },
     .reference = [](const Arrays<double>& in) { return map(in[0], [](double) { return 1.0; }); });
+// The gradient by the base, and by the exponent, for an output's gradient of 1.
+template <int kBy>
+Tensor pow_slope(const Tensors& in) {
+  Tape tape;
+  for (const Tensor& x : in) tape.watch(x);
+  return tape.gradient(pow(in[0], in[1]), in[kBy]);
+}
+Reference exactly(std::vector<double> values) {
+  return [values](const Arrays<double>& in) {
+    Array<double> y(in[0].shape);
+    y.data = values;
+    return y;
+  };
+}
+OP_ROW(
+    "pow by the exponent at zero", .op = "pow",
+    .inputs = {f(4).fixed().of({0, 0, 0, 0}), f(4).fixed().of({-1, -0.5, 0, 2})},
+    .call = pow_slope<1>, .reference = exactly({-INFINITY, -INFINITY, 0, 0}));
+OP_ROW(
+    "pow by the base to the zero", .op = "pow",
+    .inputs = {f(5).fixed().of({NAN, 0, INFINITY, -2, 3}), f(5).fixed().of({0, 0, 0, 0, 0})},
+    .call = pow_slope<0>, .reference = exactly({0, 0, 0, 0, 0}));
+OP_ROW(
+    "pow by the base of nan", .op = "pow",
+    .inputs = {f(2).fixed().of({NAN, NAN}), f(2).fixed().of({2, -1})},
+    .call = pow_slope<0>, .reference = exactly({NAN, NAN}));
+// A number beside a tensor of integers becomes one of them.
+void add_refused_number(const std::string& op, DType dtype, Call call, std::string refused) {
+  add_row({.name = op + " of " + ebb::name(dtype) + " with a number that is none",
+           .op = op,
+           .inputs = {ids({3}, 5, dtype)},
+           .call = std::move(call),
+           .refused = std::move(refused)});
+}
+[[maybe_unused]] const bool refused_numbers = [] {
+  using T = const Tensors&;
+  add_refused_number("add", DType::i32, [](T in) { return in[0] + 0.5; },
+                     "add: 0.5 is no element of i32; expected a whole number");
+  add_refused_number("sub", DType::i64, [](T in) { return 0x1p63 - in[0]; },
+                     "sub: 9.223372036854776e+18 is no element of i64; expected a whole number");
+  add_refused_number("mul", DType::i32, [](T in) { return in[0] * 3e9; },
+                     "mul: 3000000000 is no element of i32; expected a whole number");
+  add_refused_number("div", DType::i32, [](T in) { return in[0] / NAN; },
+                     "div: nan is no element of i32; expected a whole number");
+  return true;
+}();
 OP_ROW(
     "div of integers", .op = "div",
     .inputs = {ints({40}, -9, 10, DType::i32), ints({40}, -3, 4, DType::i32)},

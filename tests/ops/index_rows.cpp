@@ -167,7 +167,7 @@ OP_ROW(
 OP_ROW(
     "scatter_add of bytes", .op = "scatter_add", .inputs = {ids({3}, 3), ids({3}, 9, DType::u8)},
     .call = [](const Tensors& in) { return scatter_add_along(in[0], in[1], 0, 3); },
-    .refused = "scatter_add: u8(3) cannot be added; cast it first");
+    .refused = "scatter_add: u8(3) is not a floating, i32 or i64 type; cast it first");
 
 // ---- take_along ----
 

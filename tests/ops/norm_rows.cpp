@@ -238,6 +238,18 @@ void add_batch_norm(const std::string& name, const Shape& shape) {
   add_batch_norm("threads", {3000, 40});
   return true;
 }();
+// Statistics of nothing are zeros, and constants.
+OP_ROW(
+    "batch_norm_train no rows", .op = "batch_norm_train", .inputs = {f(0, 3), f(3), f(3)},
+    .call =
+        [](const Tensors& in) {
+          const auto [y, mean, var] = batch_norm_train(in[0], in[1], in[2], kEps);
+          return Tensors{y, mean, var};
+        },
+    .reference = [](const Arrays<double>& in) {
+      const Array<double> nothing(Shape{3});
+      return Arrays<double>{in[0], nothing, nothing};
+    });
 OP_ROW(
     "batch_norm no rows", .op = "batch_norm", .inputs = {f(0, 3), f(3), f(3), f(3), f(3).in(1, 2)},
     .call = [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4], kEps); },

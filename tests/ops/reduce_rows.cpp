@@ -164,8 +164,25 @@ OP_ROW(
 OP_ROW(
     "prod with one zero", .op = "prod", .inputs = {Input{.shape = {4}}.of({2, 0, -1.5, 3})},
     .call = [](const Tensors& in) { return prod(in[0]); },
-    .reference = grouped({"", {4}, {}}, [](const auto& v) { return v[0] * v[1] * v[2] * v[3]; }),
-    .order = 1, .why = "at a zero the product of the others is taken for a constant");
+    .reference = grouped({"", {4}, {}}, [](const auto& v) { return v[0] * v[1] * v[2] * v[3]; }));
+OP_ROW(
+    "prod with two zeros", .op = "prod",
+    .inputs = {Input{.shape = {3, 5}}.of({2, 0, -1.5, 0, 3, 1, 2, 0, 4, -1, 0, 0, 0, 2, 1})},
+    .call = [](const Tensors& in) { return prod(in[0], {1}); },
+    .reference = grouped({"", {3, 5}, {1}}, [](const auto& v) {
+      return v[0] * v[1] * v[2] * v[3] * v[4];
+    }));
+OP_ROW(
+    "prod of columns with zeros", .op = "prod",
+    .inputs = {Input{.shape = {3, 2, 2}}.of({2, 0, -1.5, 0, 3, 1, 2, 0, 4, -1, 0, 0})},
+    .call = [](const Tensors& in) { return prod(in[0], {0, 2}, true); },
+    .reference = grouped({"", {3, 2, 2}, {0, 2}, true}, [](const auto& v) {
+      return v[0] * v[1] * v[2] * v[3] * v[4] * v[5];
+    }));
+OP_ROW(
+    "prod over no elements", .op = "prod", .inputs = {f(3, 0)},
+    .call = [](const Tensors& in) { return prod(in[0], {1}); },
+    .reference = [](const Arrays<double>&) { return Array<double>(Shape{3}, 1.0); });
 OP_ROW(
     "sum of integers", .op = "sum", .inputs = {ints({6, 7}, -5, 6, DType::i32)},
     .call = [](const Tensors& in) { return sum(in[0], {0}); },

@@ -1,6 +1,9 @@
 // Reshape, permute, concat, slice, pad, tile, flip, broadcast_to and what is built from them.
 #include "ebb/ops/shape.hpp"
 
+#include <array>
+#include <cmath>
+
 #include "ebb/ops/stop_gradient.hpp"
 #include "tests/ops/table.hpp"
 
@@ -299,6 +302,29 @@ void add_broadcast(const std::string& name, const Shape& from, const Shape& to) 
   add_broadcast("broadcast_to from scalar", {}, {2, 3});
   add_broadcast("broadcast_to nothing", {1, 3}, {0, 3});
   add_broadcast("broadcast_to threads", {300, 1}, {300, 201});
+  return true;
+}();
+void add_refused_padding(const std::string& name, DType dtype, double value, std::string refused) {
+  add_row({.name = "pad of " + name,
+           .op = "pad",
+           .inputs = {Input{.shape = {2}}.as(dtype).of({0, 1})},
+           .call = [=](const Tensors& in) { return pad(in[0], std::array{Padding{1, 1}}, value); },
+           .refused = std::move(refused)});
+}
+[[maybe_unused]] const bool refused_paddings = [] {
+  add_refused_padding("i32 with infinity", DType::i32, INFINITY,
+                      "pad: inf is no element of i32; expected a whole number from -2147483648 to "
+                      "2147483647, or a tensor of another type");
+  add_refused_padding("i32 with a fraction", DType::i32, 0.5, "pad: 0.5 is no element of i32");
+  add_refused_padding("i64 with 2 to the 63", DType::i64, 0x1p63,
+                      "pad: 9.223372036854776e+18 is no element of i64; expected a whole number "
+                      "from -9223372036854775808 to 9223372036854775807");
+  add_refused_padding("u8 with 300", DType::u8, 300,
+                      "pad: 300 is no element of u8; expected a whole number from 0 to 255");
+  add_refused_padding("u8 with -1", DType::u8, -1, "pad: -1 is no element of u8");
+  add_refused_padding("bools with 2", DType::boolean, 2,
+                      "pad: 2 is no element of bool; expected 0 or 1");
+  add_refused_padding("i64 with nan", DType::i64, NAN, "pad: nan is no element of i64");
   return true;
 }();
 OP_ROW(

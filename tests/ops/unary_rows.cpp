@@ -185,6 +185,43 @@ OP_ROW(
         [](const Arrays<double>& in) {
           return map(in[0], [](double x) { return std::fmin(2.0, std::fmax(-1.0, x)); });
         });
+// A limit of integers is a limit, not an element: it may lie between two of them, or beyond all.
+void add_integer_clip(const std::string& name, DType dtype, std::vector<double> x, double lo,
+                      double hi, std::vector<double> expected) {
+  const Shape shape{static_cast<std::int64_t>(x.size())};
+  add_row({.name = "clip of integers " + name,
+           .op = "clip",
+           .inputs = {Input{.shape = shape}.as(dtype).of(std::move(x))},
+           .call = [=](const Tensors& in) { return clip(in[0], lo, hi); },
+           .reference = [=](const Arrays<double>&) {
+             Array<double> y(shape);
+             y.data = expected;
+             return y;
+           }});
+}
+[[maybe_unused]] const bool integer_clips = [] {
+  const double inf = INFINITY, top = 2147483647, low = -2147483648.0;
+  for (const DType t : {DType::i32, DType::i64}) {
+    const std::string type = std::string(" ") + ebb::name(t);
+    add_integer_clip("no upper limit" + type, t, {-3, 0, 7, top}, 0, inf, {0, 0, 7, top});
+    add_integer_clip("no lower limit" + type, t, {-3, low, 7}, -inf, 2, {-3, low, 2});
+    add_integer_clip("no limit" + type, t, {low, 0, top}, -inf, inf, {low, 0, top});
+    add_integer_clip("fractions" + type, t, {-9, -1, 0, 2, 9}, -1.5, 2.5, {-1, -1, 0, 2, 2});
+    add_integer_clip("fractions above" + type, t, {-9, 1, 9}, 0.5, 3.99, {1, 1, 3});
+    add_integer_clip("limits beyond" + type, t, {low, 0, top}, -1e30, 1e30, {low, 0, top});
+  }
+  add_integer_clip("lower limit above all", DType::i32, {low, 0}, 3e9, 4e9, {top, top});
+  add_integer_clip("upper limit at 2 to the 63", DType::i64, {0, 7}, 1, 0x1p63, {1, 7});
+  return true;
+}();
+OP_ROW(
+    "clip of integers to none", .op = "clip", .inputs = {ids({3}, 5, DType::i32)},
+    .call = [](const Tensors& in) { return clip(in[0], 0.25, 0.75); },
+    .refused = "clip: no i32 lies between the limits 0.25 and 0.75");
+OP_ROW(
+    "clip of integers to nan", .op = "clip", .inputs = {ids({3}, 5, DType::i32)},
+    .call = [](const Tensors& in) { return clip(in[0], 0, NAN); },
+    .refused = "clip: the limits 0 and nan are not in order");
 OP_ROW(
     "logical_not", .op = "logical_not", .inputs = {bools({3, 5})},
     .call = [](const Tensors& in) { return logical_not(in[0]); },

@@ -402,5 +402,27 @@ TEST(Tape, AssignsAtItsEndUnlessSomethingFailed) {
   EXPECT_EQ(mean.value().item(), 5);
 }
 
+// Of xyz: (yz, xz, xy), then of their sum (y + z, x + z, x + y), then of that sum 2.
+TEST(Tape, ProdAtAZeroHasThreeOrders) {
+  const Tensor x = Tensor::of({2, 0, 3});
+  Tape third;
+  third.watch(x);
+  Tensor b;
+  {
+    Tape second;
+    second.watch(x);
+    Tensor a;
+    {
+      Tape first;
+      first.watch(x);
+      a = first.gradient(prod(x), x);
+    }
+    EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{0, 6, 0}));
+    b = second.gradient(sum(a), x);
+  }
+  EXPECT_EQ(b.to_vector<float>(), (std::vector<float>{3, 5, 2}));
+  EXPECT_EQ(third.gradient(sum(b), x).to_vector<float>(), (std::vector<float>{2, 2, 2}));
+}
+
 }  // namespace
 }  // namespace ebb

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "ebb/base/error.hpp"
@@ -67,6 +68,30 @@ TEST(Tensor, FillsEveryType) {
     EXPECT_EQ(Tensor::zeros({3}, d).rows(2, 3).item(), 0.0) << name(d);
   }
   EXPECT_EQ(Tensor::arange(4).to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2, 3}));
+}
+
+// A constant that becomes an element has to be one.
+TEST(Tensor, RefusesConstantsThatAreNoElement) {
+  const auto full = [](double value, DType dtype) {
+    return error_of([&] { Tensor::full({2}, value, dtype); });
+  };
+  EXPECT_EQ(full(300, DType::u8),
+            "full: 300 is no element of u8; expected a whole number from 0 to 255, or a tensor of "
+            "another type");
+  EXPECT_EQ(full(0x1p63, DType::i64),
+            "full: 9.223372036854776e+18 is no element of i64; expected a whole number from "
+            "-9223372036854775808 to 9223372036854775807, or a tensor of another type");
+  EXPECT_EQ(full(0.5, DType::boolean),
+            "full: 0.5 is no element of bool; expected 0 or 1, or a tensor of another type");
+  EXPECT_NE(full(INFINITY, DType::i32), "");
+  EXPECT_NE(full(NAN, DType::i32), "");
+  EXPECT_NE(full(-0x1p31 - 1, DType::i32), "");
+  EXPECT_EQ(Tensor::full({1}, -0x1p31, DType::i32).item(), -0x1p31);
+  EXPECT_EQ(Tensor::full({1}, -0x1p63, DType::i64).item(), -0x1p63);
+  EXPECT_EQ(error_of([] { Tensor::arange(257, DType::u8); }),
+            "arange: 256 is no element of u8; expected a whole number from 0 to 255, or a tensor "
+            "of another type");
+  EXPECT_EQ(Tensor::arange(256, DType::u8).rows(255, 256).item(), 255);
 }
 
 TEST(Tensor, ViewsShareBytesAndKeepThemAlive) {

@@ -56,6 +56,72 @@ HWY_INLINE KeyRange KeysOf(const Attention& a, size_t i, size_t i_end, size_t fi
   return {KeysOf(a, i, first, last).begin, KeysOf(a, i_end - 1, first, last).end};
 }
 
+HWY_INLINE bool Sees(const Attention& a, size_t batch, size_t i, size_t key) {
+  if (KeysOf(a, i, key, key + 1).empty()) return false;
+  if (a.mask == nullptr) return true;
+  return a.mask[(a.mask_by_query ? batch * a.queries + i : batch) * a.keys + key];
+}
+
+// The rows of a tile of at most kMost that are not all finite. Products with them are taken one by
+// one, for those who see them: others have a weight of 0, which does not make 0 of everything.
+struct BadRows {
+  static constexpr size_t kMost = 256;
+  size_t count = 0;
+  std::uint16_t row[kMost];
+};
+
+// Four rows at a time, so that none waits for another.
+template <class T>
+HWY_INLINE bool AllFinite(const T* from, size_t from_row, size_t rows, size_t size) {
+  const AttentionTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto zero = hn::Zero(d);
+  auto sum0 = zero, sum1 = zero, sum2 = zero, sum3 = zero;  // NaN where one is not finite
+  T rest = 0;
+  for (size_t r = 0; r < rows; r += 4) {
+    const auto row = [&](size_t k) { return from + HWY_MIN(r + k, rows - 1) * from_row; };
+    const T *x0 = row(0), *x1 = row(1), *x2 = row(2), *x3 = row(3);
+    size_t i = 0;
+    for (; i + lanes <= size; i += lanes) {
+      sum0 = hn::MulAdd(hn::LoadU(d, x0 + i), zero, sum0);
+      sum1 = hn::MulAdd(hn::LoadU(d, x1 + i), zero, sum1);
+      sum2 = hn::MulAdd(hn::LoadU(d, x2 + i), zero, sum2);
+      sum3 = hn::MulAdd(hn::LoadU(d, x3 + i), zero, sum3);
+    }
+    for (; i < size; ++i) rest += (x0[i] * 0 + x1[i] * 0) + (x2[i] * 0 + x3[i] * 0);
+  }
+  const auto sum = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+  return rest == 0 && hn::AllTrue(d, hn::Eq(sum, zero));
+}
+
+// Looked for only where some pairs are not seen.
+template <class T>
+HWY_INLINE void FindBadRows(const Attention& a, const T* from, size_t from_row, size_t rows,
+                            size_t size, BadRows* bad) {
+  bad->count = 0;
+  if (!a.causal && a.mask == nullptr) return;
+  if (HWY_LIKELY(AllFinite(from, from_row, rows, size))) return;
+  for (size_t r = 0; r < rows; ++r) {
+    if (!AllFinite(from + r * from_row, from_row, 1, size))
+      bad->row[bad->count++] = static_cast<std::uint16_t>(r);
+  }
+}
+
+// Rows [begin, end) of a tile in order: whole(first, last) of those between bad rows, single(row) of
+// each bad one.
+template <class Whole, class Single>
+HWY_INLINE void AroundBadRows(const BadRows& bad, size_t begin, size_t end, Whole whole,
+                              Single single) {
+  for (size_t b = 0; b < bad.count; ++b) {
+    const size_t row = bad.row[b];
+    if (row < begin || row >= end) continue;
+    if (begin < row) whole(begin, row);
+    single(row);
+    begin = row + 1;
+  }
+  if (begin < end) whole(begin, end);
+}
+
 // 2^y for y <= 0 or a little above; exactly 0 for -inf. (math-inl.hpp: absolute accuracy.)
 template <class T, class D>
 HWY_INLINE hn::Vec<D> WeightOf(D d, hn::Vec<D> y) {
@@ -123,18 +189,39 @@ HWY_INLINE void Product(const RowGroups& groups, size_t g, size_t g_end, size_t 
   }
 }
 
-// Rows of `size` elements, `from_row` apart, to rows of `to_row`, zeros behind them.
-template <class T>
+// Rows of `size` elements, `from_row` apart, to rows of `to_row`, zeros behind them; kScaled: times
+// a factor.
+template <bool kScaled = false, class T>
 HWY_INLINE void CopyRows(const T* from, size_t from_row, size_t rows, size_t size, T* to,
-                         size_t to_row) {
+                         size_t to_row, T factor = T(1)) {
   const AttentionTag<T> d;
   const size_t lanes = hn::Lanes(d);
+  const auto by = hn::Set(d, factor);
   for (size_t r = 0; r < rows; ++r, from += from_row, to += to_row) {
     size_t i = 0;
-    for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-    for (; i < size; ++i) to[i] = from[i];
+    for (; i + lanes <= size; i += lanes) {
+      const auto x = hn::LoadU(d, from + i);
+      hn::StoreU(kScaled ? hn::Mul(x, by) : x, d, to + i);
+    }
+    for (; i < size; ++i) to[i] = kScaled ? from[i] * factor : from[i];
     for (; i < to_row; ++i) to[i] = T(0);
   }
+}
+
+template <class T>
+HWY_INLINE void ScaleAll(T* x, size_t count, T factor) {  // a whole number of vectors
+  const AttentionTag<T> d;
+  const auto by = hn::Set(d, factor);
+  for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, x + i), by), d, x + i);
+  }
+}
+
+// What keys are multiplied by before they meet queries, so that scores are exponents of 2. Both ways
+// do it to the keys: the scores come out with the same bits.
+template <class T>
+HWY_INLINE T ScoreScale(const Attention& a) {
+  return static_cast<T>(a.scale * 1.44269504088896340736);
 }
 
 // Weights' factors under dropout: 0 or 1 / (1 - rate), for `count` keys from `key` on of one row of

@@ -1,11 +1,18 @@
 // Attention: out = softmax(scale · q kᵀ, over the keys a query sees) · v, on all threads, in tiles.
-// The matrix of queries × keys never exists: the way forward keeps one number a row, the way back
-// computes the weights again from it.
+// The matrix of queries × keys never exists: the way forward keeps two numbers a row, the way back
+// computes the weights again from them.
 //
 //   forward    for each tile of queries, key tile after key tile: scores, a running maximum and
 //              sum, out rescaled when the maximum moves
 //   backward   for each tile of keys, query tile after query tile: dv += pᵀ do, dk += dsᵀ q,
 //              dq += ds k
+//
+// Scores are exponents of 2. A row's weights are measured from its largest one, 2^(s - top) / sum:
+// s - top has lost nothing of the scores' own digits. (One number for both, top + log2(sum), has its
+// last digit where top has: at scores of 1e7 the weights would be off by factors.)
+//
+// What a query does not see counts for nothing, though it be NaN or infinite: no 0 · NaN comes into
+// out or a gradient.
 //
 // Bits: forward, a row's sums go over tiles of kAttentionKeys keys, counted from key 0, on every
 // machine. Backward, each element of dq is one chain over keys, each of dk and dv one chain over
@@ -51,16 +58,16 @@ std::size_t attention_scratch(const Attention& a);
 template <class T>
 std::size_t attention_backward_scratch(const Attention& a);
 
-// lse (batch, heads, queries): log2 of the sum of exponentials of a row; infinity where a query
-// sees no key, whose out is 0.
+// levels (batch, heads, queries, 2): the largest score of a row, and 1 over the sum of its powers
+// measured from there; 0 and 0 where a query sees no key, whose out is 0.
 template <class T>  // float or double
-void attention(const Attention& a, const T* q, const T* k, const T* v, T* out, T* lse,
+void attention(const Attention& a, const T* q, const T* k, const T* v, T* out, T* levels,
                std::span<std::byte> scratch);
 
 // dq, dk and dv lie as q, k and v do.
 template <class T>
 void attention_backward(const Attention& a, const T* q, const T* k, const T* v, const T* out,
-                        const T* lse, const T* dout, T* dq, T* dk, T* dv,
+                        const T* levels, const T* dout, T* dq, T* dk, T* dv,
                         std::span<std::byte> scratch);
 
 }  // namespace ebb::kernels

@@ -29,16 +29,17 @@ namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr size_t kKeys = 256;
+static_assert(kKeys <= BadRows::kMost);
 constexpr size_t kQueries = 64;
 constexpr size_t kWidestPanel = 32;  // of any target
 constexpr size_t kSlopesRow = kKeys + 16;  // more than a power of two: rows share no cache set
 
 template <class T>
 struct BackwardScratch {
-  T *turned_keys, *turned_values;  // panels of [size][width]
+  T *turned_keys, *turned_values;  // panels of [size][width], scaled
   T* keys;                         // [kKeys][padded]
   T *dk, *dv;                      // likewise
-  T *q, *dout;                     // [kQueries][padded]
+  T *q, *dout;                     // [kQueries][padded]; dout over the sum of its row
   T* weights;                      // [kQueries][width]: of one panel
   T* slopes;                       // [kQueries][kSlopesRow]: gradients of the scores
   T* factors;                      // [kQueries][width]: dropout
@@ -68,9 +69,9 @@ size_t KeyTiles(const Attention& a) { return a.keys == 0 ? 1 : (a.keys + kKeys -
 template <class T>
 struct Backward {
   const Attention& a;
-  const T *q, *k, *v, *out, *lse, *dout;
+  const T *q, *k, *v, *out, *levels, *dout;
   T *dq, *dk, *dv;
-  T* dots;              // (batch, heads, queries): <out, dout>
+  T* dots;              // (batch, heads, queries): scale <out, dout> / sum
   std::uint32_t* done;  // (batch, kv_heads, key tiles): query tiles whose dq has been added to
   T* scratch;
   size_t scratch_elements;  // of each thread
@@ -114,27 +115,32 @@ HWY_NOINLINE void Dots(const Backward<T>& b, size_t begin, size_t end) {
     for (size_t head = 0; head < a.heads; ++head) {
       const size_t at = (position * a.heads + head) * a.size;
       const T *x = b.out + at, *y = b.dout + at;
-      b.dots[b.row(batch, head) + i] =
-          row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_ROW_LAMBDA {
-            return hn::MulAdd(load(x + c, amount), load(y + c, amount), sum);
-          });
+      const T dot = row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_ROW_LAMBDA {
+        return hn::MulAdd(load(x + c, amount), load(y + c, amount), sum);
+      });
+      const size_t row = b.row(batch, head) + i;
+      b.dots[row] = static_cast<T>(a.scale) * (b.levels[2 * row + 1] * dot);
     }
   }
 }
 
 template <class T>
 void LoadKeys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv, size_t k0,
-              size_t m) {
+              size_t m, BadRows* bad) {
   const Attention& a = b.a;
   const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
   const T* k = b.k + (batch * a.keys + k0) * a.k_row + kv * a.size;
   const T* v = b.v + (batch * a.keys + k0) * a.v_row + kv * a.size;
   CopyRows(k, a.k_row, m, a.size, s.keys, padded);
+  FindBadRows(a, k, a.k_row, m, a.size, bad);
   for (size_t c = 0; c < m; c += width) {
     const size_t n = std::min(width, m - c);
     PackTurned<T, T>(s.keys + c * padded, padded, n, a.size, s.turned_keys + c * a.size, width);
     PackTurned<T, T>(v + c * a.v_row, a.v_row, n, a.size, s.turned_values + c * a.size, width);
   }
+  const size_t turned = RoundedUp(m, width) * a.size;
+  ScaleAll(s.turned_keys, turned, ScoreScale<T>(a));
+  ScaleAll(s.turned_values, turned, static_cast<T>(a.scale));
 }
 
 template <class T>
@@ -143,7 +149,15 @@ void LoadQueries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& 
   const size_t padded = RoundedUp(a.size, PanelColumns<T>()), out_row = a.heads * a.size;
   const size_t position = p.batch * a.queries + p.i;
   CopyRows(b.q + position * a.q_row + p.head * a.size, a.q_row, p.n, a.size, s.q, padded);
-  CopyRows(b.dout + position * out_row + p.head * a.size, out_row, p.n, a.size, s.dout, padded);
+  const T* dout = b.dout + position * out_row + p.head * a.size;
+  const T* levels = b.levels + 2 * (b.row(p.batch, p.head) + p.i);
+  for (size_t r = 0; r < p.n; ++r, dout += out_row) {
+    const T inverse = levels[2 * r + 1];
+    CopyRows<true>(dout, out_row, 1, a.size, s.dout + r * padded, padded, inverse);
+    if (inverse != 0) continue;  // that of a query that sees nothing is not looked at
+    std::fill_n(s.q + r * padded, a.size, T(0));
+    std::fill_n(s.dout + r * padded, a.size, T(0));
+  }
 }
 
 // Asks for rows of `size` elements that will be copied soon: they lie apart, so the machine does not
@@ -169,43 +183,48 @@ HWY_INLINE void FetchQueries(const Backward<T>& b, const Pair& p, size_t panel, 
 
 // ---- one panel of keys ----
 
-// Scores that do not count become -inf. Keys [c, c + width) of the pair, its queries [r, r_end).
+// Weights and slopes that do not count become 0, whatever they were computed from. Keys [c, c +
+// width) of the pair, its queries [r, r_end).
 template <class T>
-HWY_NOINLINE void HideScores(const Attention& a, const Pair& p, size_t c, size_t r, size_t r_end,
-                             T* scores) {
+HWY_NOINLINE void HideWeights(const Attention& a, const Pair& p, size_t c, size_t r, size_t r_end,
+                              T* weights, T* slopes) {
   const size_t width = PanelColumns<T>();
-  const T hidden = -std::numeric_limits<T>::infinity();
   const size_t first = p.k + c, last = std::min(first + width, p.k + p.m);
   for (; r < r_end; ++r) {
-    T* row = scores + r * width;
+    T *weight = weights + r * width - first, *slope = slopes + r * kSlopesRow - first;  // of key 0
+    const auto hide = [&](size_t begin, size_t end) {
+      for (size_t j = begin; j < end; ++j) weight[j] = slope[j] = 0;
+    };
     const KeyRange own = KeysOf(a, p.i + r, first, last);
-    for (size_t j = first; j < own.begin; ++j) row[j - first] = hidden;
-    for (size_t j = own.end; j < last; ++j) row[j - first] = hidden;
-    if (a.mask == nullptr) continue;
+    hide(first, own.begin);
+    hide(own.end, last);
+    if (a.mask == nullptr) {
+      if (own.end == last && a.window == 0) return;  // later ones see no less
+      continue;
+    }
     const bool* mask =
         a.mask + (a.mask_by_query ? p.batch * a.queries + p.i + r : p.batch) * a.keys;
-    for (size_t j = first; j < last; ++j) {
-      if (!mask[j]) row[j - first] = hidden;
+    for (size_t j = own.begin; j < own.end; ++j) {
+      if (!mask[j]) hide(j, j + 1);
     }
   }
 }
 
 // Scores to weights and the weights' gradients to those of the scores, both in place, of queries
-// [r, r_end): p = 2^(scale' s - lse), ds = p (dp - dot) scale. With dropout, factors turn the
-// weights into those that were used, and their gradients back.
+// [r, r_end): p = 2^(s - top), ds = p (dp - dot). All that they meet is over the sum of the row
+// already. With dropout, factors turn the weights into those that were used, and their gradients
+// back.
 template <bool kDropout, class T>
-HWY_NOINLINE void Weigh(const Attention& a, const T* lse, const T* dots, size_t r, size_t r_end,
+HWY_NOINLINE void Weigh(const T* levels, const T* dots, size_t r, size_t r_end,
                         T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes,
                         const T* HWY_RESTRICT factors) {
   const AttentionTag<T> d;
   const size_t lanes = hn::Lanes(d), width = 2 * lanes;
-  const auto scale2 = hn::Set(d, static_cast<T>(a.scale * 1.44269504088896340736));
-  const auto scale = hn::Set(d, static_cast<T>(a.scale));
   for (; r < r_end; ++r) {
-    const auto log = hn::Set(d, lse[r]), dot = hn::Set(d, dots[r]);
+    const auto top = hn::Set(d, levels[2 * r]), dot = hn::Set(d, dots[r]);
     for (size_t v = 0; v < 2; ++v) {
       T *w = weights + r * width + v * lanes, *s = slopes + r * kSlopesRow + v * lanes;
-      const auto weight = WeightOf<T>(d, hn::MulSub(hn::LoadU(d, w), scale2, log));
+      const auto weight = WeightOf<T>(d, hn::Sub(hn::LoadU(d, w), top));
       auto slope = hn::LoadU(d, s);
       auto used = weight;
       if constexpr (kDropout) {
@@ -214,7 +233,7 @@ HWY_NOINLINE void Weigh(const Attention& a, const T* lse, const T* dots, size_t 
         used = hn::Mul(weight, factor);
       }
       hn::StoreU(used, d, w);
-      hn::StoreU(hn::Mul(hn::Mul(weight, hn::Sub(slope, dot)), scale), d, s);
+      hn::StoreU(hn::Mul(weight, hn::Sub(slope, dot)), d, s);
     }
   }
 }
@@ -250,19 +269,20 @@ void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
                 s.weights, width, width, true);
   Product<true>(groups, g, g_end, a.size, s.dout, padded, s.turned_values + c * a.size, width, 0,
                 slopes, kSlopesRow, width, true);
-  const KeyRange low = KeysOf(a, p.i + r, p.k + c, p.k + c + m);
-  const KeyRange high = KeysOf(a, p.i + r_end - 1, p.k + c, p.k + c + m);
-  if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
-    HideScores(a, p, c, r, r_end, s.weights);
   const size_t row = b.row(p.batch, p.head) + p.i;
+  const T *levels = b.levels + 2 * row, *dots = b.dots + row;
   if (a.dropout > 0) {
     for (size_t i = r; i < r_end; ++i) {
       DropoutFactors(a, row + i, p.k + c, m, s.factors + i * width, 1);
     }
-    Weigh<true>(a, b.lse + row, b.dots + row, r, r_end, s.weights, slopes, s.factors);
+    Weigh<true>(levels, dots, r, r_end, s.weights, slopes, s.factors);
   } else {
-    Weigh<false>(a, b.lse + row, b.dots + row, r, r_end, s.weights, slopes, s.factors);
+    Weigh<false>(levels, dots, r, r_end, s.weights, slopes, s.factors);
   }
+  const KeyRange low = KeysOf(a, p.i + r, p.k + c, p.k + c + m);
+  const KeyRange high = KeysOf(a, p.i + r_end - 1, p.k + c, p.k + c + m);
+  if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
+    HideWeights(a, p, c, r, r_end, s.weights, slopes);
   if (!keys_wanted) return;
   const RowGroups by_key(m);
   Product<false>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, width,
@@ -273,9 +293,22 @@ void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
 
 // ---- one pair of tiles ----
 
+// One key, which is not finite, to dq of the queries of [r, r_end) that see it.
 template <class T>
-void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, bool queries_wanted,
-             bool keys_wanted) {
+HWY_NOINLINE void AddKey(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
+                         size_t row, size_t r, size_t r_end, T* dq) {
+  const Attention& a = b.a;
+  const T* key = s.keys + row * RoundedUp(a.size, PanelColumns<T>());
+  for (; r < r_end; ++r) {
+    if (!Sees(a, p.batch, p.i + r, p.k + row)) continue;
+    const T slope = s.slopes[r * kSlopesRow + row];
+    for (size_t i = 0; i < a.size; ++i) dq[r * a.q_row + i] += slope * key[i];
+  }
+}
+
+template <class T>
+void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, const BadRows& bad,
+             bool queries_wanted, bool keys_wanted) {
   const Attention& a = b.a;
   const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
   const RowGroups groups(p.n);
@@ -297,9 +330,15 @@ void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, b
     while (end < groups.count && keys_of(end).begin == keys.begin && keys_of(end).end == keys.end)
       ++end;
     if (!keys.empty()) {
-      const size_t c = keys.begin - p.k;
-      Product<true>(groups, g, end, keys.end - keys.begin, s.slopes + c, kSlopesRow,
-                    s.keys + c * padded, padded, width, dq, a.q_row, a.size, false);
+      AroundBadRows(
+          bad, keys.begin - p.k, keys.end - p.k,
+          [&](size_t first, size_t last) HWY_ATTR {
+            Product<true>(groups, g, end, last - first, s.slopes + first, kSlopesRow,
+                          s.keys + first * padded, padded, width, dq, a.q_row, a.size, false);
+          },
+          [&](size_t row) HWY_ATTR {
+            AddKey(b, s, p, row, groups.begin(g), groups.begin(end), dq);
+          });
     }
     g = end;
   }
@@ -324,7 +363,8 @@ void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, siz
   const size_t padded = RoundedUp(a.size, PanelColumns<T>());
   std::uint32_t* done = b.done + unit * b.key_tiles() + tile;
   std::uint32_t step = 0;
-  LoadKeys(b, s, batch, kv, k0, m);
+  BadRows bad;
+  LoadKeys(b, s, batch, kv, k0, m, &bad);
   std::fill_n(s.dk, m * padded, T(0));
   std::fill_n(s.dv, m * padded, T(0));
   for (size_t head = kv * group; head < (kv + 1) * group; ++head) {
@@ -337,7 +377,7 @@ void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, siz
         Await(p);
       } else {
         LoadQueries(b, s, p);
-        AddPair(b, s, p, queries_wanted, true);
+        AddPair(b, s, p, bad, queries_wanted, true);
       }
       if (queries_wanted)
         std::atomic_ref<std::uint32_t>(*done).store(step, std::memory_order_release);
@@ -358,11 +398,12 @@ void QueryTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, 
   const size_t kv = head / (a.heads / a.kv_heads);
   ZeroQueries(b, batch, head, i, i + n);
   LoadQueries(b, s, Pair{batch, head, i, n, 0, 0});
+  BadRows bad;
   const KeyRange seen = KeysOf(a, i, i + n, 0, a.keys);
   for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
     const size_t m = std::min(kKeys, a.keys - k0);
-    LoadKeys(b, s, batch, kv, k0, m);
-    AddPair(b, s, Pair{batch, head, i, n, k0, m}, true, false);
+    LoadKeys(b, s, batch, kv, k0, m, &bad);
+    AddPair(b, s, Pair{batch, head, i, n, k0, m}, bad, true, false);
   }
 }
 
@@ -427,23 +468,23 @@ size_t DoneElements(const Attention& a) {
 }
 
 template <class T>
-void BackwardOf(const Attention& a, const T* q, const T* k, const T* v, const T* out, const T* lse,
+void BackwardOf(const Attention& a, const T* q, const T* k, const T* v, const T* out, const T* levels,
                 const T* dout, T* dq, T* dk, T* dv, std::byte* scratch) {
   T *dots = reinterpret_cast<T*>(scratch), *done = dots + DotElements<T>(a);
-  RunBackward(Backward<T>{a, q, k, v, out, lse, dout, dq, dk, dv, dots,
+  RunBackward(Backward<T>{a, q, k, v, out, levels, dout, dq, dk, dv, dots,
                           reinterpret_cast<std::uint32_t*>(done), done + DoneElements<T>(a),
                           BackwardScratch<T>(nullptr, a.size).elements});
 }
 
 void BackwardF32(const Attention& a, const float* q, const float* k, const float* v,
-                 const float* out, const float* lse, const float* dout, float* dq, float* dk,
+                 const float* out, const float* levels, const float* dout, float* dq, float* dk,
                  float* dv, std::byte* scratch) {
-  BackwardOf(a, q, k, v, out, lse, dout, dq, dk, dv, scratch);
+  BackwardOf(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
 }
 void BackwardF64(const Attention& a, const double* q, const double* k, const double* v,
-                 const double* out, const double* lse, const double* dout, double* dq, double* dk,
+                 const double* out, const double* levels, const double* dout, double* dq, double* dk,
                  double* dv, std::byte* scratch) {
-  BackwardOf(a, q, k, v, out, lse, dout, dq, dk, dv, scratch);
+  BackwardOf(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
 }
 size_t BackwardElements(const Attention& a, size_t threads) {
   return DotElements<float>(a) + DoneElements<float>(a) +
@@ -474,15 +515,15 @@ template std::size_t attention_backward_scratch<double>(const Attention&);
 
 template <>
 void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
-                        const float* out, const float* lse, const float* dout, float* dq, float* dk,
+                        const float* out, const float* levels, const float* dout, float* dq, float* dk,
                         float* dv, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(BackwardF32)(a, q, k, v, out, lse, dout, dq, dk, dv, scratch.data());
+  HWY_DYNAMIC_DISPATCH(BackwardF32)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
 }
 template <>
 void attention_backward(const Attention& a, const double* q, const double* k, const double* v,
-                        const double* out, const double* lse, const double* dout, double* dq,
+                        const double* out, const double* levels, const double* dout, double* dq,
                         double* dk, double* dv, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(BackwardF64)(a, q, k, v, out, lse, dout, dq, dk, dv, scratch.data());
+  HWY_DYNAMIC_DISPATCH(BackwardF64)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
 }
 
 }  // namespace ebb::kernels

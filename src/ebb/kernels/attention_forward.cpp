@@ -35,7 +35,7 @@ struct ForwardScratch {
   T* weights;  // [kKeys][width]
   T* factors;  // likewise: dropout
   T* out;      // [queries][padded]
-  T* top;      // [queries]: running maximum, times scale, base 2
+  T* top;      // [queries]: running maximum of the scores
   T* sum;      // [queries]
   size_t elements;
 
@@ -59,7 +59,7 @@ template <class T>
 struct Forward {
   const Attention& a;
   const T *q, *k, *v;
-  T *out, *lse;
+  T *out, *levels;
   T* scratch;
   size_t scratch_elements;  // of each thread
   size_t queries;           // of a task
@@ -102,19 +102,19 @@ HWY_NOINLINE void HideScores(const Attention& a, const Panel<T>& p, T* scores) {
 // Scores to weights, in place, going on from the maximum and the sum so far; gives in `factor` what
 // the sums so far are to be multiplied by, and whether that is anything but 1.
 template <class T>
-HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T scale, T* top, T* sum, T* factor) {
+HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T* top, T* sum, T* factor) {
   const AttentionTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d), width = 2 * lanes;
-  const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity()), vscale = hn::Set(d, scale);
+  const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
   V most0 = lowest, most1 = lowest;
   for (size_t r = 0; r < rows; ++r) {
     most0 = hn::Max(most0, hn::LoadU(d, weights + r * width));
     most1 = hn::Max(most1, hn::LoadU(d, weights + r * width + lanes));
   }
   const V old0 = hn::LoadU(d, top), old1 = hn::LoadU(d, top + lanes);
-  most0 = hn::Max(old0, hn::Mul(most0, vscale));
-  most1 = hn::Max(old1, hn::Mul(most1, vscale));
+  most0 = hn::Max(old0, most0);
+  most1 = hn::Max(old1, most1);
   hn::StoreU(most0, d, top);
   hn::StoreU(most1, d, top + lanes);
   // Where no key has been seen, any finite number does: all weights are 0.
@@ -125,8 +125,8 @@ HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T scale, T* top, T
   V sum0 = hn::Mul(hn::LoadU(d, sum), factor0), sum1 = hn::Mul(hn::LoadU(d, sum + lanes), factor1);
   for (size_t r = 0; r < rows; ++r) {
     T* at = weights + r * width;
-    const V w0 = WeightOf<T>(d, hn::MulSub(hn::LoadU(d, at), vscale, from0));
-    const V w1 = WeightOf<T>(d, hn::MulSub(hn::LoadU(d, at + lanes), vscale, from1));
+    const V w0 = WeightOf<T>(d, hn::Sub(hn::LoadU(d, at), from0));
+    const V w1 = WeightOf<T>(d, hn::Sub(hn::LoadU(d, at + lanes), from1));
     sum0 = hn::Add(sum0, w0);
     sum1 = hn::Add(sum1, w1);
     hn::StoreU(w0, d, at);
@@ -165,8 +165,22 @@ HWY_NOINLINE void DropWeights(const Attention& a, const Panel<T>& p, T* weights,
   }
 }
 
+// One key's value, which is not finite, to the queries that see it.
 template <class T>
-void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p, size_t panel) {
+HWY_NOINLINE void AddValue(const Attention& a, const ForwardScratch<T>& s, const Panel<T>& p,
+                           size_t row, T* out, size_t padded) {
+  const size_t width = PanelColumns<T>();
+  const T* weights = s.weights + (p.tile + row - p.keys.begin) * width;
+  for (size_t c = 0; c < p.n; ++c, out += padded) {
+    if (!Sees(a, p.batch, p.i + c, p.tile + row)) continue;
+    for (size_t i = 0; i < a.size; ++i)
+      out[i] += weights[c] * s.values[(i / width * kKeys + row) * width + i % width];
+  }
+}
+
+template <class T>
+void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p, size_t panel,
+             const BadRows& bad) {
   const Attention& a = f.a;
   const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
   const size_t rows = p.keys.end - p.keys.begin, above = p.keys.begin - p.tile;
@@ -180,16 +194,21 @@ void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p,
 
   const size_t row = panel * width;
   HWY_ALIGN_MAX T factor[kWidestPanel];
-  const T scale = static_cast<T>(a.scale * 1.44269504088896340736);
   T* out = s.out + row * padded;
-  if (Weigh(s.weights, rows, scale, s.top + row, s.sum + row, factor))
+  if (Weigh(s.weights, rows, s.top + row, s.sum + row, factor))
     ScaleRows(out, p.n, padded, factor);
   if (a.dropout > 0) DropWeights(a, p, s.weights, s.factors);
-  Product<false>(by_query, 0, by_query.count, rows, s.weights, width, s.values + above * width,
-                 width, kKeys * width, out, padded, padded, false);
+  AroundBadRows(
+      bad, above, above + rows,
+      [&](size_t first, size_t last) HWY_ATTR {
+        Product<false>(by_query, 0, by_query.count, last - first,
+                       s.weights + (first - above) * width, width, s.values + first * width, width,
+                       kKeys * width, out, padded, padded, false);
+      },
+      [&](size_t row) HWY_ATTR { AddValue(a, s, p, row, out, padded); });
 }
 
-// out and lse of one tile of queries, from sums.
+// out and levels of one tile of queries, from sums.
 template <class T>
 void Finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_t head, size_t i0,
             size_t n) {
@@ -212,13 +231,11 @@ void Finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_
       std::memcpy(to + c, rest, (a.size - c) * sizeof(T));
     }
   }
-  const T infinity = std::numeric_limits<T>::infinity();
-  for (size_t i = 0; i < n; i += lanes) {  // in place of the sums, whose rows are whole vectors
-    const V sum = hn::LoadU(d, s.sum + i), top = hn::LoadU(d, s.top + i);
-    const V log2 = hn::MulAdd(Log(d, sum), hn::Set(d, T(1.44269504088896340736)), top);
-    hn::StoreU(hn::IfThenElse(hn::Eq(sum, hn::Zero(d)), hn::Set(d, infinity), log2), d, s.sum + i);
+  T* levels = f.levels + 2 * ((batch * a.heads + head) * a.queries + i0);
+  for (size_t i = 0; i < n; ++i) {
+    levels[2 * i] = s.sum[i] == 0 ? T(0) : s.top[i];
+    levels[2 * i + 1] = s.sum[i] == 0 ? T(0) : T(1) / s.sum[i];
   }
-  std::memcpy(f.lse + (batch * a.heads + head) * a.queries + i0, s.sum, n * sizeof(T));
 }
 
 template <class T>
@@ -240,30 +257,34 @@ void ForwardTask(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
   std::fill_n(s.top, panels * width, -std::numeric_limits<T>::infinity());
   std::fill_n(s.sum, panels * width, T(0));
 
+  BadRows bad;  // of the values
   const KeyRange seen = KeysOf(a, i0, i0 + n, 0, a.keys);
   for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
     const size_t first = std::max(k0, seen.begin), last = std::min(k0 + kKeys, seen.end);
     const T* k = f.k + (batch * a.keys + first) * a.k_row + kv * a.size;
     const T* v = f.v + (batch * a.keys + first) * a.v_row + kv * a.size;
-    CopyRows(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size);
+    CopyRows<true>(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size,
+                   ScoreScale<T>(a));
     for (size_t c = 0; c < a.size; c += width) {
       CopyRows(v + c, a.v_row, last - first, std::min(width, a.size - c),
                s.values + c * kKeys + (first - k0) * width, width);
     }
+    FindBadRows(a, v, a.v_row, last - first, a.size, &bad);
+    for (size_t b = 0; b < bad.count; ++b) bad.row[b] += static_cast<std::uint16_t>(first - k0);
     for (size_t p = 0; p < panels; ++p) {
       const size_t i = i0 + p * width, count = std::min(width, n - p * width);
       const Panel<T> panel{batch, head, i, count, k0, KeysOf(a, i, i + count, first, last)};
-      if (!panel.keys.empty()) AddKeys(f, s, panel, p);
+      if (!panel.keys.empty()) AddKeys(f, s, panel, p, bad);
     }
   }
   Finish(f, s, batch, head, i0, n);
 }
 
 template <class T>
-void RunForward(const Attention& a, const T* q, const T* k, const T* v, T* out, T* lse,
+void RunForward(const Attention& a, const T* q, const T* k, const T* v, T* out, T* levels,
                 std::byte* scratch) {
   const size_t elements = ForwardScratch<T>(nullptr, a.size).elements;
-  Forward<T> f{a, q, k, v, out, lse, reinterpret_cast<T*>(scratch), elements, MostQueries(a.size)};
+  Forward<T> f{a, q, k, v, out, levels, reinterpret_cast<T*>(scratch), elements, MostQueries(a.size)};
   if (f.tasks() < kTasks * static_cast<size_t>(pool::threads())) f.queries = kQueries;
   pool::parallel_for(f.tasks(), 1, [&](size_t begin, size_t end) {
     const auto thread = static_cast<size_t>(pool::thread_index());
@@ -273,12 +294,12 @@ void RunForward(const Attention& a, const T* q, const T* k, const T* v, T* out, 
 }
 
 void ForwardF32(const Attention& a, const float* q, const float* k, const float* v, float* out,
-                float* lse, std::byte* scratch) {
-  RunForward(a, q, k, v, out, lse, scratch);
+                float* levels, std::byte* scratch) {
+  RunForward(a, q, k, v, out, levels, scratch);
 }
 void ForwardF64(const Attention& a, const double* q, const double* k, const double* v, double* out,
-                double* lse, std::byte* scratch) {
-  RunForward(a, q, k, v, out, lse, scratch);
+                double* levels, std::byte* scratch) {
+  RunForward(a, q, k, v, out, levels, scratch);
 }
 size_t ForwardElements(size_t size) { return ForwardScratch<float>(nullptr, size).elements; }
 
@@ -306,13 +327,13 @@ template std::size_t attention_scratch<double>(const Attention&);
 
 template <>
 void attention(const Attention& a, const float* q, const float* k, const float* v, float* out,
-               float* lse, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(a, q, k, v, out, lse, scratch.data());
+               float* levels, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(ForwardF32)(a, q, k, v, out, levels, scratch.data());
 }
 template <>
 void attention(const Attention& a, const double* q, const double* k, const double* v, double* out,
-               double* lse, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(ForwardF64)(a, q, k, v, out, lse, scratch.data());
+               double* levels, std::span<std::byte> scratch) {
+  HWY_DYNAMIC_DISPATCH(ForwardF64)(a, q, k, v, out, levels, scratch.data());
 }
 
 }  // namespace ebb::kernels

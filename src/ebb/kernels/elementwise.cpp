@@ -1,5 +1,6 @@
 #include "ebb/kernels/elementwise.hpp"
 
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <type_traits>
@@ -70,9 +71,24 @@ HWY_INLINE void MapSoftplus(const T* x, T* y, std::size_t n, bool stream) {
         },                                                                                    \
         map::Array<T>{x})
 
+// A whole number as an element, or the last one on its side.
+template <class T>
+T Saturated(double whole) {
+  constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
+  if (whole >= static_cast<double>(most)) return most;
+  return whole <= static_cast<double>(least) ? least : static_cast<T>(whole);
+}
+
 template <class T>
 void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars scalars) {
-  const T a = static_cast<T>(scalars.a), b = static_cast<T>(scalars.b);
+  T a, b;
+  if constexpr (std::is_integral_v<T>) {  // limits
+    a = Saturated<T>(std::ceil(scalars.a));
+    b = Saturated<T>(std::floor(scalars.b));
+  } else {
+    a = static_cast<T>(scalars.a);
+    b = static_cast<T>(scalars.b);
+  }
   switch (op) {
     EBB_UNARY(neg, Neg(v));
     EBB_UNARY(abs, Abs(v));

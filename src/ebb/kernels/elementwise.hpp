@@ -22,7 +22,7 @@ enum class Unary {
   leaky_relu,  // a: slope below zero
   elu,         // a: alpha
   gelu, gelu_tanh, silu,
-  clip,        // a, b: the limits
+  clip,        // a, b: the limits; of integers the whole numbers within them
 };
 
 // dx from dy and one saved array: y (the output) where that suffices, else x (the input).

@@ -112,8 +112,8 @@ Spec out_spec(const kernels::Attention& a, const Attributes& o, const Spec& q) {
   if (!o.fused) return q;
   return {{q.shape[0], q.shape[1], static_cast<std::int64_t>(a.heads * a.size)}, q.dtype};
 }
-Spec lse_spec(const kernels::Attention& a, const Spec& q) {
-  return {{q.shape[0], static_cast<std::int64_t>(a.heads), q.shape[1]}, q.dtype};
+Spec levels_spec(const kernels::Attention& a, const Spec& q) {
+  return {{q.shape[0], static_cast<std::int64_t>(a.heads), q.shape[1], 2}, q.dtype};
 }
 
 // The same with what only a run knows: the mask's bytes and the draws.
@@ -163,11 +163,11 @@ std::size_t scratch_of(DType dtype, F&& bytes) {
 
 void check_backward(const char* op, const Attributes& o, const kernels::Attention& a, Specs in) {
   const std::size_t n = o.parts();
-  const Spec out = out_spec(a, o, in[0]), lse = lse_spec(a, in[0]);
-  if (in[n] != out || in[n + 1] != lse || in[n + 2] != out)
-    refuse(op, fmt::format("out, lse and dout are {}, {} and {}, expected {}, {} and {}",
+  const Spec out = out_spec(a, o, in[0]), levels = levels_spec(a, in[0]);
+  if (in[n] != out || in[n + 1] != levels || in[n + 2] != out)
+    refuse(op, fmt::format("out, levels and dout are {}, {} and {}, expected {}, {} and {}",
                            to_string(in[n]), to_string(in[n + 1]), to_string(in[n + 2]),
-                           to_string(out), to_string(lse), to_string(out)));
+                           to_string(out), to_string(levels), to_string(out)));
 }
 
 kernels::Attention described_backward(const char* op, const Attributes& o, Specs in) {
@@ -194,7 +194,7 @@ std::size_t backward_scratch(const kernels::Attention& a, DType dtype) {
   });
 }
 
-// All but out and lse.
+// All but out and levels.
 Needs backward_needs(const Attributes& o) {
   const std::size_t n = o.parts();
   const std::uint32_t all = (1u << (n + 3 + o.extras())) - 1;
@@ -317,7 +317,7 @@ Rows AttentionAttributes::rows_of(const Carried& batch) const {
 
 std::array<Spec, 2> AttentionOp::shape(Specs in) const {
   const kernels::Attention a = described(name, *this, in, 0);
-  return {out_spec(a, *this, in[0]), lse_spec(a, in[0])};
+  return {out_spec(a, *this, in[0]), levels_spec(a, in[0])};
 }
 Cost AttentionOp::cost(Specs in) const { return cost_of(described(name, *this, in, 0), in, 2); }
 std::size_t AttentionOp::scratch(Specs in) const {
@@ -326,12 +326,12 @@ std::size_t AttentionOp::scratch(Specs in) const {
                     [&](auto zero) { return kernels::attention_scratch<decltype(zero)>(a); });
 }
 
-void AttentionOp::run(Ins in, Out out, Out lse, Scratch scratch) const {
+void AttentionOp::run(Ins in, Out out, Out levels, Scratch scratch) const {
   const kernels::Attention a = given(name, *this, in, 0);
   rows::with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto [q, k, v] = parts_of<const T>(a, fused, in);
-    kernels::attention<T>(a, q, k, v, out.as<T>(), lse.as<T>(), scratch);
+    kernels::attention<T>(a, q, k, v, out.as<T>(), levels.as<T>(), scratch);
   });
 }
 

@@ -1,5 +1,5 @@
 // Attention and rotary positions. The matrix of queries × keys is never built: kept for the way
-// back are the inputs, the result and one number a row; the weights are computed again from them.
+// back are the inputs, the result and two numbers a row; the weights are computed again from them.
 #pragma once
 
 #include "ebb/ops/op.hpp"
@@ -44,20 +44,20 @@ struct AttentionAttributes {
   Rows rows_of(const Carried& batch) const;
 };
 
-struct AttentionOp : AttentionAttributes {  // q, k, v | qkv → out, lse
+struct AttentionOp : AttentionAttributes {  // q, k, v | qkv → out, levels: (batch, heads, T, 2)
   static constexpr auto name = "attention";
   bool operator==(const AttentionOp&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
-  void run(Ins in, Out out, Out lse, Scratch scratch) const;
+  void run(Ins in, Out out, Out levels, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const { return rows_of(batch); }
 };
 
-// The ways back take out, lse and the gradient of out after the first inputs. Their own gradient
-// counts out and lse as what the first inputs make of them; it is made of simple ops, and does
+// The ways back take out, levels and the gradient of out after the first inputs. Their own gradient
+// counts out and levels as what the first inputs make of them; it is made of simple ops, and does
 // build the matrix.
 struct AttentionBackward : AttentionAttributes {  // → dq, dk, dv
   static constexpr auto name = "attention_backward";
@@ -106,8 +106,9 @@ namespace ebb {
 
 // softmax(scale · q kᵀ) v, head by head: of q (batch, T, heads, d) and k, v (batch, S, kv_heads,
 // d), or with the last two axes as one. kv_heads may be fewer than heads: neighbours share one. The
-// result has q's shape. `mask` (bool): which keys count, (batch, S) or (batch, T, S). A query that
-// sees no key gives zeros.
+// result has q's shape. `mask` (bool): which keys count, (batch, S) or (batch, T, S); what a query
+// does not see has no part in its result or gradient, though it be NaN. A query that sees no key
+// gives zeros.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options = {},
                  const Tensor& mask = {});
 

@@ -54,6 +54,11 @@ void BatchNormTrain::run(In x, In weight, In bias, Out y, Out mean, Out var,
   const RowsOf r(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
+    if (r.count == 0) {
+      std::fill_n(mean.as<T>(), r.size, T(0));
+      std::fill_n(var.as<T>(), r.size, T(0));
+      return;
+    }
     kernels::batch_norm_stats(x.as<T>(), mean.as<T>(), var.as<T>(), r.count, r.size, scratch);
     kernels::batch_norm_apply(x.as<T>(), mean.as<T>(), var.as<T>(), weight.as<T>(), bias.as<T>(),
                               y.as<T>(), r.count, r.size, eps);

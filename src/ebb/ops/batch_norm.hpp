@@ -7,7 +7,8 @@
 namespace ebb::ops {
 
 // x (…, c), weight (c), bias (c) → y, mean (c), var (c): with the batch's own statistics. var is
-// biased (divided by the number of rows). Kept: x, the weight and the statistics.
+// biased (divided by the number of rows); of no rows both are 0, and nothing depends on anything.
+// Kept: x, the weight and the statistics.
 struct BatchNormTrain {
   static constexpr auto name = "batch_norm_train";
   double eps = 1e-5;

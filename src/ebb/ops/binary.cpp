@@ -10,6 +10,7 @@
 #include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/unary.hpp"
+#include "ebb/tensor/constant.hpp"
 
 namespace ebb {
 
@@ -35,6 +36,12 @@ namespace {
 
 using kernels::Binary;
 
+// A number beside a tensor: of its type.
+Tensor number(const char* op, double value, const Tensor& beside) {
+  check_constant(op, value, beside.dtype());
+  return Tensor::scalar(value, beside.dtype());
+}
+
 Tensor zero_of(const Tensor& t) { return Tensor::scalar(0, t.dtype()); }
 
 // Gives input i its gradient, summed over the axes it was broadcast along.
@@ -51,11 +58,7 @@ Spec BinaryOp<kFunction>::shape(const Spec& a, const Spec& b) const {
     throw Error(
         fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a), to_string(b)));
   }
-  const bool integer = a.dtype == DType::i32 || a.dtype == DType::i64;
-  if (!is_float(a.dtype) && !(integer && kFunction != Binary::pow)) {
-    throw Error(fmt::format("{}: {} is not a {} type; cast it first", name, to_string(a),
-                            kFunction == Binary::pow ? "floating" : "floating, i32 or i64"));
-  }
+  check_number(name, a, kFunction != Binary::pow);
   return {broadcast_shape(name, a, b), a.dtype};
 }
 
@@ -95,10 +98,12 @@ void BinaryOp<kFunction>::grad(Back& back) const {
       case Binary::div:
         give_summed(back, 0, d / b());
         break;
-      case Binary::pow: {  // b a^(b - 1), but 0 for 0^0, not 0 times infinity
+      case Binary::pow: {  // b a^(b - 1); 0 where b is, also of the bases 0 and NaN
         const Tensor zero = zero_of(d), one = Tensor::scalar(1, d.dtype());
-        const Tensor both = logical_and(equal(a(), zero), equal(b(), zero));
-        give_summed(back, 0, d * b() * pow(a(), where(both, one, b() - 1.0)));
+        const Tensor apart = logical_or(less(a(), zero), greater(a(), zero));
+        const Tensor flat = logical_and(equal(b(), zero), logical_not(apart));
+        const Tensor slope = b() * pow(where(flat, one, a()), b() - 1.0);
+        give_summed(back, 0, d * where(flat, zero, slope));
         break;
       }
       case Binary::minimum:
@@ -122,10 +127,11 @@ void BinaryOp<kFunction>::grad(Back& back) const {
       case Binary::div:
         give_summed(back, 1, neg(d * back.out() / b()));
         break;
-      case Binary::pow: {  // a^b log(a), which is 0 where a is 0
-        const Tensor is_zero = equal(a(), zero_of(d));
+      case Binary::pow: {  // a^b log(a), which is 0 where a is 0 and b is not below it
+        const Tensor zero = zero_of(d);
+        const Tensor is_zero = logical_and(equal(a(), zero), greater_equal(b(), zero));
         const Tensor base = where(is_zero, Tensor::scalar(1, d.dtype()), a());
-        give_summed(back, 1, d * where(is_zero, zero_of(d), pow(base, b()) * log(base)));
+        give_summed(back, 1, d * where(is_zero, zero, pow(base, b()) * log(base)));
         break;
       }
       case Binary::minimum:
@@ -159,14 +165,14 @@ Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
 Tensor operator-(const Tensor& a) { return neg(a); }
-Tensor operator+(const Tensor& a, double b) { return add(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator-(const Tensor& a, double b) { return sub(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator*(const Tensor& a, double b) { return mul(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator/(const Tensor& a, double b) { return div(a, Tensor::scalar(b, a.dtype())); }
-Tensor operator+(double a, const Tensor& b) { return add(Tensor::scalar(a, b.dtype()), b); }
-Tensor operator-(double a, const Tensor& b) { return sub(Tensor::scalar(a, b.dtype()), b); }
-Tensor operator*(double a, const Tensor& b) { return mul(Tensor::scalar(a, b.dtype()), b); }
-Tensor operator/(double a, const Tensor& b) { return div(Tensor::scalar(a, b.dtype()), b); }
+Tensor operator+(const Tensor& a, double b) { return add(a, number("add", b, a)); }
+Tensor operator-(const Tensor& a, double b) { return sub(a, number("sub", b, a)); }
+Tensor operator*(const Tensor& a, double b) { return mul(a, number("mul", b, a)); }
+Tensor operator/(const Tensor& a, double b) { return div(a, number("div", b, a)); }
+Tensor operator+(double a, const Tensor& b) { return add(number("add", a, b), b); }
+Tensor operator-(double a, const Tensor& b) { return sub(number("sub", a, b), b); }
+Tensor operator*(double a, const Tensor& b) { return mul(number("mul", a, b), b); }
+Tensor operator/(double a, const Tensor& b) { return div(number("div", a, b), b); }
 
 Tensor& operator+=(Tensor& a, const Tensor& b) { return a = a + b; }
 Tensor& operator-=(Tensor& a, const Tensor& b) { return a = a - b; }

@@ -106,7 +106,7 @@ Tensor operator*(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a);
 
-// A number takes the tensor's type.
+// A number takes the tensor's type; of integers it must be one of them (Tensor::full).
 Tensor operator+(const Tensor& a, double b);
 Tensor operator-(const Tensor& a, double b);
 Tensor operator*(const Tensor& a, double b);

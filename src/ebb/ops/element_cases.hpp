@@ -8,6 +8,10 @@
 
 namespace ebb::ops {
 
+// Throws, naming `op`, where it does not compute with elements of x's type: all floats are fine and,
+// with `integers`, i32 and i64 (tensor/spec.hpp says why no narrower ones).
+void check_number(const char* op, const Spec& x, bool integers);
+
 // f(T{}) for the floating types and, with kIntegers, for i32 and i64.
 template <bool kIntegers, class F>
 void with_number(DType dtype, F&& f) {

@@ -23,11 +23,6 @@ void check_indices(const char* op, const Spec& indices) {
         fmt::format("{}: the indices are {}; expected i32, i64 or u8", op, to_string(indices)));
 }
 
-void check_summable(const char* op, const Spec& x) {
-  if (x.dtype == DType::u8 || x.dtype == DType::boolean)
-    throw Error(fmt::format("{}: {} cannot be added; cast it first", op, to_string(x)));
-}
-
 // Calls f with the indices in their own type, all of them in [0, size of the axis).
 template <class F>
 void with_indices(const char* op, In indices, std::int64_t size, const char* of, const Spec& x,
@@ -133,7 +128,7 @@ Tensor embedding(const Tensor& weight, const Tensor& ids) {
 Spec ScatterAdd::shape(Specs in) const {
   const Spec &indices = in[0], &updates = in[1];
   check_indices(name, indices);
-  check_summable(name, updates);
+  check_number(name, updates, true);
   bool fits = axis + indices.rank() <= updates.rank();
   for (int d = 0; fits && d < indices.rank(); ++d)
     fits = updates.shape[axis + d] == indices.shape[d];
@@ -238,7 +233,7 @@ Tensor take_along(const Tensor& x, const Tensor& indices, int axis) {
 
 Spec PutAlongAdd::shape(Specs in) const {
   check_indices(name, in[0]);
-  check_summable(name, in[1]);
+  check_number(name, in[1], true);
   if (in[0].shape != in[1].shape)
     throw Error(fmt::format("put_along_add: the indices {} and the updates {} differ in shape",
                             to_string(in[0]), to_string(in[1])));

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
@@ -43,13 +44,6 @@ constexpr bool takes_integers(Reduce f) {
   return f == Reduce::sum || f == Reduce::max || f == Reduce::min || f == Reduce::prod;
 }
 
-void check_number(const char* op, const Spec& x, bool integers) {
-  const bool integer = x.dtype == DType::i32 || x.dtype == DType::i64;
-  if (is_float(x.dtype) || (integers && integer)) return;
-  throw Error(fmt::format("{}: {} is not a {} type; cast it first", op, to_string(x),
-                          integers ? "floating, i32 or i64" : "floating"));
-}
-
 Shape reduced_shape(const Shape& x, std::uint32_t axes, bool keepdims) {
   std::int64_t dims[Shape::kMaxRank];
   std::size_t rank = 0;
@@ -67,7 +61,32 @@ std::int64_t reduced_count(const Shape& x, std::uint32_t axes) {
   return n;
 }
 
-Tensor scalar_like(const Tensor& t, double value) { return Tensor::scalar(value, t.dtype()); }
+// Of (rows, n), n > 1: for each element the product of the others of its row. In halves, without
+// a division: so it holds at zeros too, and so do its derivatives.
+Tensor products_of_others(const Tensor& x) {
+  const std::int64_t n = x.shape()[1], half = (n + 1) / 2;
+  const Tensor even = n % 2 == 0 ? x : pad(x, {{0, 0}, {0, 1}}, 1);
+  const Tensor left = slice(even, 1, 0, half), right = slice(even, 1, half, 2 * half);
+  if (half == 1) return concat({right, left}, 1);
+  const Tensor beyond = products_of_others(left * right);
+  return slice(concat({beyond * right, beyond * left}, 1), 1, 0, n);
+}
+
+// The same of the elements along some axes.
+Tensor products_of_others(const Tensor& x, std::uint32_t axes) {
+  std::vector<int> order, back(static_cast<std::size_t>(x.rank()));
+  std::vector<std::int64_t> dims;
+  for (const bool reduced : {false, true})
+    for (int axis = 0; axis < x.rank(); ++axis)
+      if ((axes >> axis & 1u) == reduced) {
+        back[static_cast<std::size_t>(axis)] = static_cast<int>(order.size());
+        order.push_back(axis);
+        dims.push_back(x.shape()[axis]);
+      }
+  const std::int64_t count = reduced_count(x.shape(), axes), rows = x.size() / count;
+  const Tensor others = products_of_others(reshape(permute(x, order), {rows, count}));
+  return permute(reshape(others, std::span<const std::int64_t>(dims)), back);
+}
 
 // Whether `to` broadcasts to `from`; the axes of `from` it is repeated along.
 bool repeated_axes(const Shape& from, const Shape& to, std::uint32_t& axes) {
@@ -137,16 +156,8 @@ void ReduceOp<kFunction>::grad(Back& back) const {
       const Tensor centre = apply(ReduceOp<Reduce::mean>{axes, true}, x());
       return back.give(0, d * (2 / divisor) * (x() - centre));
     }
-    case Reduce::prod: {
-      // The product of the others: of all nonzero ones by the own, or, at the only zero, of all.
-      const Tensor is_zero = equal(x(), scalar_like(d, 0));
-      const Tensor nonzero = where(is_zero, scalar_like(d, 1), x());
-      const Tensor product = apply(ReduceOp<Reduce::prod>{axes, true}, nonzero);
-      const Tensor zeros = same(cast(is_zero, d.dtype()));
-      const Tensor none = cast(equal(zeros, scalar_like(d, 0)), d.dtype());
-      const Tensor one = cast(equal(zeros, scalar_like(d, 1)), d.dtype());
-      return back.give(0, d * where(is_zero, product * one, product * none / nonzero));
-    }
+    case Reduce::prod:
+      return back.give(0, count > 1 ? d * products_of_others(x(), axes) : broadcast_to(d, shape));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/layout.hpp"
 #include "ebb/ops/reduce.hpp"
+#include "ebb/tensor/constant.hpp"
 
 namespace ebb {
 
@@ -160,6 +161,7 @@ Tensor transpose(const Tensor& x) {
 // ---- pad, tile, flip, broadcast_to ----
 
 Spec Pad::shape(const Spec& x) const {
+  check_constant(name, value, x.dtype);
   Sizes dims{};
   for (std::size_t i = 0; i < static_cast<std::size_t>(x.rank()); ++i) {
     if (before[i] < 0 || after[i] < 0)

@@ -135,6 +135,7 @@ inline Tensor permute(const Tensor& x, std::initializer_list<int> axes) {
   return permute(x, std::span(axes.begin(), axes.size()));
 }
 
+// `value` becomes an element: of integers it must be one of them (Tensor::full).
 Tensor pad(const Tensor& x, std::span<const Padding> axes, double value = 0);
 inline Tensor pad(const Tensor& x, std::initializer_list<Padding> axes, double value = 0) {
   return pad(x, std::span(axes.begin(), axes.size()), value);

@@ -191,8 +191,7 @@ Spec Unslice::shape(Specs in) const {
   if (part != in[0])
     throw Error(fmt::format("unslice: {} is not the slice {} of {}, which is {}", to_string(in[0]),
                             range_of(at), to_string(y), to_string(part)));
-  if (in[0].dtype == DType::u8 || in[0].dtype == DType::boolean)
-    throw Error(fmt::format("unslice: {} cannot be added; cast it first", to_string(in[0])));
+  check_number(name, in[0], true);
   if (accumulate && in[1] != y)
     throw Error(
         fmt::format("unslice: the accumulator is {}, expected {}", to_string(in[1]), to_string(y)));

@@ -88,7 +88,8 @@ inline std::vector<Tensor> split(const Tensor& x, Dims sizes, int axis = 0) {
   return split(x, std::span(sizes.begin(), sizes.size()), axis);
 }
 
-// [begin, end) of an axis, every step-th; negative positions count from the back.
+// [begin, end) of an axis, every step-th; negative positions count from the back. A position beyond
+// either end is an Error: it is not moved to the end as in NumPy, whose name here is kEnd.
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end = kEnd,
              std::int64_t step = 1);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "ebb/base/error.hpp"
@@ -99,13 +100,12 @@ constexpr bool is_linear(UnaryGrad f) {
 
 template <Unary kFunction>
 Spec UnaryOp<kFunction>::shape(const Spec& x) const {
-  const bool integer = x.dtype == DType::i32 || x.dtype == DType::i64;
-  if (!is_float(x.dtype) && !(takes_integers(kFunction) && integer)) {
-    throw Error(fmt::format("{}: {} is not a {} type; cast it first", name, to_string(x),
-                            takes_integers(kFunction) ? "floating, i32 or i64" : "floating"));
-  }
+  check_number(name, x, takes_integers(kFunction));
   if (kFunction == Unary::clip && !(a <= b))
     throw Error(fmt::format("clip: the limits {} and {} are not in order", a, b));
+  if (kFunction == Unary::clip && !is_float(x.dtype) && std::ceil(a) > std::floor(b))
+    throw Error(fmt::format("clip: no {} lies between the limits {} and {}",
+                            ebb::name(x.dtype), a, b));
   if (kFunction == Unary::leaky_relu && !(a >= 0))
     throw Error(fmt::format("leaky_relu: the slope is {}; expected 0 or more", a));
   if (kFunction == Unary::elu && !(a >= 0))

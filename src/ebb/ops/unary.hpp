@@ -205,7 +205,7 @@ Tensor elu(const Tensor& x, double alpha = 1);
 Tensor gelu(const Tensor& x);       // x Phi(x)
 Tensor gelu_tanh(const Tensor& x);  // its approximation by tanh
 Tensor silu(const Tensor& x);       // x sigmoid(x)
-Tensor clip(const Tensor& x, double lo, double hi);
+Tensor clip(const Tensor& x, double lo, double hi);  // limits of integers: see Tensor::full
 Tensor logical_not(const Tensor& x);
 
 }  // namespace ebb

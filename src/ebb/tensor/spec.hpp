@@ -11,6 +11,10 @@
 
 namespace ebb {
 
+// The narrow integers, u8 and bool, are for keeping and for telling apart: whatever moves elements
+// (concat, gather, pad, …), compares them or chooses by them (where, masks, indices) takes them.
+// What computes with numbers, sums and minima among them, takes floats and most of it i32 and i64;
+// narrow ones it refuses, because what comes out seldom fits: cast them first.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i32, i64, u8, boolean };
 
 const char* name(DType dtype);

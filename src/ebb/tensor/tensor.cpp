@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <new>
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/tensor/constant.hpp"
 #include "ebb/tensor/with_type.hpp"
 
 namespace ebb {
@@ -19,15 +18,7 @@ static_assert(sizeof(Tensor::Value) <= kHead);
 
 template <class T>
 void fill_with(Tensor& t, double value) {
-  T* to = reinterpret_cast<T*>(t.bytes());
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    if (!(value >= static_cast<double>(std::numeric_limits<T>::min()) &&
-          value <= static_cast<double>(std::numeric_limits<T>::max())) ||
-        value != std::floor(value))
-      throw Error(fmt::format("full: {} is not a value of {}; cast the tensor first", value,
-                              name(t.dtype())));
-  }
-  std::fill_n(to, t.size(), element_of<T>(value));
+  std::fill_n(reinterpret_cast<T*>(t.bytes()), t.size(), element_of<T>(value));
 }
 
 [[noreturn]] void ragged() {
@@ -147,6 +138,7 @@ Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape) {
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype) {
+  check_constant("full", value, dtype);
   Tensor t = uninitialized({shape, dtype}, "full");
   with_type(dtype, [&](auto zero) { fill_with<decltype(zero)>(t, value); });
   return t;
@@ -164,6 +156,8 @@ Tensor Tensor::scalar(double value, DType dtype) { return full({}, value, dtype)
 Tensor Tensor::arange(std::int64_t count, DType dtype) {
   if (is_half(dtype) || dtype == DType::boolean)
     throw Error(fmt::format("arange: {} cannot count; use f32, f64, i32, i64 or u8", name(dtype)));
+  if (count > 0 && dtype != DType::i64)
+    check_constant("arange", static_cast<double>(count - 1), dtype);
   Tensor t = uninitialized({{count}, dtype}, "arange");
   with_type(dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -74,6 +74,12 @@ class Tensor {
   }
 
   // Values from the program.
+  //
+  // Constants of integer types, here and in every op that takes one as a double: what becomes an
+  // element (full, a number beside a tensor, the value of pad) must be one, a whole number in the
+  // type's range (0 or 1 of bool), else it is an Error; nothing wraps and nothing is cut off. What
+  // only limits elements (clip) may be any number but NaN: a lower limit counts from the next whole
+  // number up, an upper one from the next down, and beyond the type's range there is no limit.
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32);
   static Tensor ones(const Shape& shape, DType dtype = DType::f32);
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
