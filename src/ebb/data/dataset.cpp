@@ -98,8 +98,20 @@ std::int64_t Dataset::batches() const {
   return full + (!drop_last_ && size() % batch_rows_ != 0);
 }
 
+void Dataset::check_any(const char* what) const {
+  if (batches() > 0) return;
+  if (size() == 0)
+    throw Error(fmt::format("{}: the dataset has no rows, so there is nothing to learn from; check "
+                            "where it comes from",
+                            what));
+  throw Error(fmt::format("{}: the dataset has {} rows, fewer than a batch of {}, and .drop_last leaves "
+                          "them out; take smaller batches",
+                          what, size(), batch_rows_));
+}
+
 BatchSpec Dataset::spec() const {
   (void)batches();
+  if (size() == 0) check_any("spec");
   const std::int64_t rows = drop_last_ ? batch_rows_ : std::min(batch_rows_, size());
   std::vector<Spec> specs;
   for (const Column& c : columns_) specs.push_back(c.row_spec(rows));
@@ -118,13 +130,13 @@ BatchRange::Iterator BatchRange::begin() const {
 
 BatchRange Dataset::epochs(std::int64_t count) const {
   if (count < 0) throw Error(fmt::format("epochs: {}; expected 0 or more", count));
-  (void)batches();
+  if (count > 0) check_any("epochs");
   return {*this, 0, count};
 }
 
 BatchRange Dataset::epoch(std::int64_t number) const {
   if (number < 0) throw Error(fmt::format("epoch: {}; they are counted from 0", number));
-  (void)batches();
+  check_any("epoch");
   return {*this, number, number + 1};
 }
 

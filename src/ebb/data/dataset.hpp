@@ -60,6 +60,7 @@ class Dataset {
   friend class BatchRange;
   friend class BatchStream;
   Dataset();
+  void check_any(const char* what) const;  // throws where an epoch has no batch
   struct Column {
     Tensor values;
     float factor = 0;  // 0: as it is
