@@ -53,6 +53,7 @@ TEST(Assigned, InputsViewsAndOtherVariables) {
 // Running statistics are made before the loss looks at its labels.
 TEST(Assigned, AStepThatFailsAssignsNothing) {
   nn::BatchNorm norm(nn::Init(1), 3);
+  freeze(norm);
   Variable w("w", Tensor::ones({5, 3}));
   optim::Sgd sgd({w});
   const BatchSpec spec{{"x", Spec{{2, 3}}}, {"y", Spec{{2}, DType::i64}}};

@@ -15,6 +15,7 @@
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
+#include "ebb/optim/save.hpp"
 #include "ebb/tensor/npy.hpp"
 #include "ebb/tensor/rewrite.hpp"
 
@@ -160,6 +161,39 @@ TEST_F(Kept, AFailedWriteLeavesTheOldValue) {
     EXPECT_EQ(bytes(v), before);
   }
   (*step_)(batch_);
+}
+
+TEST_F(Kept, ARunIsSavedAndLoadedInPieces) {
+  ASSERT_FALSE(kept_.empty());
+  const std::string path = folder_ + "/run.safetensors";
+  const auto all = [&] {
+    std::vector<std::vector<std::byte>> out;
+    for (const auto& part : {params(model_), adam_.state()})
+      for (const Variable& v : part) out.push_back(bytes(v));
+    return out;
+  };
+  const auto saved = all();
+  const std::uint64_t live = ledger::total().live;
+  ledger::reset_peak();
+  save(path, model_, adam_);
+  EXPECT_LE(ledger::total().peak, live + (3 << 19));
+  (*step_)(batch_);
+  const auto stepped = all();
+  EXPECT_NE(stepped, saved);
+  // Now and then a write of the spill file fails.
+  for (const std::uint64_t nth : {1, 2, 7, 20}) {
+    file_faults::fail_write(nth, Fault::enospc);
+    EXPECT_THROW(load(path, model_, adam_), FileError) << nth;
+    file_faults::clear();
+    EXPECT_EQ(all(), stepped) << nth;
+  }
+  ledger::reset_peak();
+  load(path, model_, adam_);
+  EXPECT_LE(ledger::total().peak, live + (3 << 20));
+  EXPECT_EQ(all(), saved);
+  for (const Variable& v : kept_) EXPECT_FALSE(v.in_memory());
+  (*step_)(batch_);
+  EXPECT_EQ(all(), stepped);
 }
 
 }  // namespace

@@ -293,6 +293,7 @@ TEST(SplitMixed, SaysWhatItDoesOnlyWhereItDoes) {
 // Running statistics have gone on with the parts before: what is there is a mixture.
 TEST(SplitMixed, AFailureInALaterPartTearsTheStep) {
   nn::BatchNorm norm{nn::Init(1), 6};
+  freeze(norm);
   nn::Dense dense{nn::Init(1), 6, 3};
   optim::Sgd sgd({dense.weight, dense.bias});
   const Tensor x = random::normal({6, 6}, 0, 1, 1, 2);
@@ -323,6 +324,8 @@ TEST(SplitMixed, StatisticsGoOnWhereStateIsSpilled) {
       norms.emplace_back(nn::Init(1) / i, 4096);
       down.emplace_back(nn::Init(2) / i, 4096, 64);
       all.insert(all.end(), {up[i].weight, norms[i].weight, norms[i].bias, down[i].weight});
+      freeze(up[i].bias);
+      freeze(down[i].bias);
     }
     optim::Adam adam(all);
     const auto planned = [&] {

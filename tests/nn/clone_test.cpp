@@ -18,7 +18,6 @@ std::vector<std::vector<float>> values(auto& model) {
 }
 
 TEST(Clone, TrainingItLeavesTheOriginalAlone) {
-  nn::TransformerOptions small;
   nn::GptOptions options;
   options.vocabulary = 11;
   options.places = 5;
@@ -61,6 +60,16 @@ TEST(Freeze, AFrozenPartIsNoParameter) {
   EXPECT_EQ(variables(model).size(), 4u);
   Tape tape;
   EXPECT_FALSE(tape.recorded(std::get<0>(model.layers)(Tensor::ones({2, 3}))));
+}
+
+TEST(Holdings, NameTheLineThatMadeTheModel) {
+  const int line = __LINE__ + 1;
+  nn::Dense model(nn::Init(1) / "held", 300, 300);
+  model.weight.value();
+  std::string site;
+  for (const Holding& h : ledger::holdings(1000))
+    if (h.scope == "held") site = h.site;
+  EXPECT_NE(site.find("clone_test.cpp:" + std::to_string(line)), std::string::npos) << site;
 }
 
 }  // namespace

@@ -451,5 +451,50 @@ TEST(Presets, Errors) {
             "Mlp: 1 sizes were given, expected at least two: in and out");
 }
 
+TEST(Presets, OptionsAreNamedWhereTheyAreGiven) {
+  const nn::GptOptions o{.vocabulary = 11, .places = 7, .layers = 1, .width = 8, .heads = 2};
+  EXPECT_EQ(nn::Gpt(nn::Init(1), o).tokens.weight.shape(), (Shape{11, 8}));
+  const nn::EncoderOptions e{.vocabulary = 11, .classes = 3, .layers = 1, .width = 8, .heads = 2};
+  EXPECT_EQ(nn::EncoderClassifier(nn::Init(1), e).head.weight.shape(), (Shape{3, 8}));
+}
+
+// Every field of a block comes from the field of the model that has its name.
+TEST(Presets, ModelsHandTheirOptionsToTheirBlocks) {
+  using O = nn::TransformerOptions;
+  const O block{.width = 1,
+                .heads = 2,
+                .kv_heads = 3,
+                .hidden = 4,
+                .window = 5,
+                .causal = false,
+                .bias = false,
+                .rotary = true,
+                .rotary_base = 6,
+                .norm = O::Norm::rms,
+                .gate = O::Gate::swiglu,
+                .eps = 7,
+                .dropout = 8,
+                .layers = 9};
+  const auto model = [&](auto options) {
+    options.layers = 9;
+    options.width = 1;
+    options.heads = 2;
+    options.kv_heads = 3;
+    options.hidden = 4;
+    options.window = 5;
+    options.causal = options.bias = false;
+    options.rotary = true;
+    options.rotary_base = 6;
+    options.norm = O::Norm::rms;
+    options.gate = O::Gate::swiglu;
+    options.eps = 7;
+    options.dropout = 8;
+    return static_cast<O>(options);
+  };
+  EXPECT_EQ(model(nn::GptOptions{}), block);
+  EXPECT_EQ(model(nn::EncoderOptions{}), block);
+  EXPECT_EQ(static_cast<O>(nn::GptOptions::gpt2()), O{});
+}
+
 }  // namespace
 }  // namespace ebb

@@ -223,7 +223,7 @@ struct Wide {
 
 TEST_F(Save, TakesAMebibyteOrTwo) {
   Wide model(1);
-  optim::Adam adam(params(model));
+  optim::Sgd adam(params(model));
   for (const auto& part : {params(model), adam.state()})
     for (const Variable& v : part) v.value();
   const std::uint64_t live = ledger::total().live;
@@ -237,10 +237,10 @@ TEST_F(Save, TakesAMebibyteOrTwo) {
 // Every file call and every allocation fails in turn.
 TEST_F(Save, NothingIsLostWhateverFails) {
   Wide first(1), second(2);
-  optim::Adam adam(params(first)), other(params(second));
+  optim::Sgd adam(params(first)), other(params(second));
   for (const auto& part : {params(first), adam.state(), params(second), other.state()})
     for (const Variable& v : part) v.value();
-  const auto all = [](Wide& model, optim::Adam& optimizer) {
+  const auto all = [](Wide& model, optim::Sgd& optimizer) {
     std::vector<Variable> vs = params(model);
     for (const Variable& v : optimizer.state()) vs.push_back(v);
     return bytes(vs);
@@ -292,7 +292,7 @@ TEST_F(Save, NothingIsLostWhateverFails) {
   at_every_point([&] { save(path_, second, other); },
                  [&] {
                    Wide read(3);
-                   optim::Adam state(params(read));
+                   optim::Sgd state(params(read));
                    load(path_, read, state);  // the old file or the new one, whole
                    const auto found = all(read, state);
                    EXPECT_TRUE(found == a || found == b);

@@ -424,5 +424,47 @@ TEST(Tape, ProdAtAZeroHasThreeOrders) {
   EXPECT_EQ(third.gradient(sum(b), x).to_vector<float>(), (std::vector<float>{2, 2, 2}));
 }
 
+TEST(Tape, GradientsOfAListOfSources) {
+  const Tensor a = Tensor::of({2, 3}), b = Tensor::of({5, 7});
+  Tape tape({.persistent = true});
+  tape.watch(a);
+  tape.watch(b);
+  const Tensor y = sum(a * b);
+  const std::vector<Tensor> g = tape.gradient(y, {a, b});
+  EXPECT_EQ(g[0].to_vector<float>(), b.to_vector<float>());
+  EXPECT_EQ(g[1].to_vector<float>(), a.to_vector<float>());
+  Variable w("w", Tensor::of({4}));
+  const Loss loss = mse(w * a, b);
+  EXPECT_EQ(tape.gradient(loss, {w}).size(), 1u);
+}
+
+TEST(Tape, AGradientOfItsOwnGradientIsRefused) {
+  const Tensor x = Tensor::of({2, 3});
+  Tape tape({.persistent = true});
+  tape.watch(x);
+  const Tensor y = sum(x * x * x), d = tape.gradient(y, x), penalty = sum(d * x);
+  for (const Tensor& of : {d, sum(d * d), penalty, y + penalty}) {
+    const std::string error = error_of([&] { tape.gradient(of, x); });
+    EXPECT_NE(error.find("nest two tapes"), std::string::npos) << error;
+  }
+  EXPECT_NE(error_of([&] { tape.jacobian(d, x); }).find("nest two tapes"), std::string::npos);
+  // A constant on purpose, and what has nothing to do with it.
+  EXPECT_EQ(tape.gradient(sum(stop_gradient(d) * x), x).to_vector<float>(), d.to_vector<float>());
+  EXPECT_TRUE(tape.gradient(y, x));
+}
+
+TEST(Tape, NestedTapesGiveGradientsOfGradients) {
+  const Tensor x = Tensor::of({2, 3});
+  Tape outer({.persistent = true});
+  outer.watch(x);
+  Tensor d;
+  {
+    Tape inner({.persistent = true});
+    inner.watch(x);
+    d = inner.gradient(sum(x * x * x), x);
+  }
+  EXPECT_EQ(outer.gradient(d, x).to_vector<float>(), (std::vector<float>{12, 18}));
+}
+
 }  // namespace
 }  // namespace ebb

@@ -119,8 +119,20 @@ std::int64_t Dataset::batches() const {
   return full + (!drop_last_ && size() % batch_rows_ != 0);
 }
 
+void Dataset::check_any(const char* what) const {
+  if (batches() > 0) return;
+  if (size() == 0)
+    throw Error(fmt::format("{}: the dataset has no rows, so there is nothing to learn from; check "
+                            "where it comes from",
+                            what));
+  throw Error(fmt::format("{}: the dataset has {} rows, fewer than a batch of {}, and .drop_last leaves "
+                          "them out; take smaller batches",
+                          what, size(), batch_rows_));
+}
+
 BatchSpec Dataset::spec() const {
   (void)batches();
+  if (size() == 0) check_any("spec");
   const std::int64_t rows = drop_last_ ? batch_rows_ : std::min(batch_rows_, size());
   std::vector<Spec> specs;
   for (const Source& c : columns_) specs.push_back(c.spec(rows));
@@ -152,18 +164,20 @@ BatchRange::Iterator BatchRange::begin() const {
 
 BatchRange Dataset::epochs(std::int64_t count, const data::Position& from) const {
   if (count < 0) throw Error(fmt::format("epochs: {}; expected 0 or more", count));
+  if (count > 0) check_any("epochs");
   check_fits(from, start(), batches());
   return {*this, count, from};
 }
 
 BatchRange Dataset::epoch(std::int64_t number) const {
   if (number < 0) throw Error(fmt::format("epoch: {}; they are counted from 0", number));
-  (void)batches();
+  check_any("epoch");
   return {*this, number + 1, {.epoch = number}};
 }
 
 BatchWalk Dataset::walk(std::int64_t epochs, const data::Position& from) const {
   if (epochs < 0) throw Error(fmt::format("walk: {} epochs; expected 0 or more", epochs));
+  if (epochs > 0) check_any("walk");
   return {*this, epochs, from};
 }
 

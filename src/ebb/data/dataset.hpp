@@ -70,6 +70,7 @@ class Dataset {
  private:
   friend class BatchWalk;
   Dataset();
+  void check_any(const char* what) const;  // throws where an epoch has no batch
   data::Position start() const;  // of the first batch, with all that a position belongs to
   void read_files(const std::uint32_t* order, std::int64_t first, std::vector<Tensor>& to) const;
 

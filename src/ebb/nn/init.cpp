@@ -103,7 +103,7 @@ Init Init::operator/(int index) const { return *this / std::to_string(index); }
 Scope::Id Init::scope() const {
   std::string path = path_;
   std::replace(path.begin(), path.end(), '.', '/');
-  return Scope::find(path);
+  return Scope::find(path, file_, line_);
 }
 
 Variable Init::make(std::string_view name, const Shape& shape, const Initialiser& first,

@@ -28,7 +28,10 @@ Initialiser fan_in_uniform(std::int64_t fan_in);   // ±1/sqrt(fan_in), the laye
 
 class Init {
  public:
-  explicit Init(std::uint64_t seed, DType dtype = DType::f32) : seed_(seed), dtype_(dtype) {}
+  // The Ledger names the line that made it as the one that opened the parameters' scopes.
+  explicit Init(std::uint64_t seed, DType dtype = DType::f32, const char* file = __builtin_FILE(),
+                int line = __builtin_LINE())
+      : seed_(seed), dtype_(dtype), file_(file), line_(line) {}
   Init operator/(std::string_view part) const;
   Init operator/(int index) const;
   const std::string& path() const { return path_; }  // "layers.0.attn"
@@ -43,6 +46,8 @@ class Init {
   std::uint64_t seed_;
   DType dtype_;
   std::string path_;
+  const char* file_;
+  int line_;
 };
 
 }  // namespace ebb::nn

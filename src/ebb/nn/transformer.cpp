@@ -168,6 +168,31 @@ Tensor TransformerBlock::operator()(Tensor x, const Tensor& mask) const {
   return x + dropped(mlp(mlp_norm(x)), dropout);
 }
 
+namespace {
+
+template <class ModelOptions>
+Options block_options(const ModelOptions& o) {
+  return {.width = o.width,
+          .heads = o.heads,
+          .kv_heads = o.kv_heads,
+          .hidden = o.hidden,
+          .window = o.window,
+          .causal = o.causal,
+          .bias = o.bias,
+          .rotary = o.rotary,
+          .rotary_base = o.rotary_base,
+          .norm = o.norm,
+          .gate = o.gate,
+          .eps = o.eps,
+          .dropout = o.dropout,
+          .layers = o.layers};
+}
+
+}  // namespace
+
+GptOptions::operator TransformerOptions() const { return block_options(*this); }
+EncoderOptions::operator TransformerOptions() const { return block_options(*this); }
+
 Gpt::Gpt(const Init& init, const GptOptions& o)
     : options(o),
       tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),

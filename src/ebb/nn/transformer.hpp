@@ -37,6 +37,7 @@ struct TransformerOptions {
 
   std::int64_t key_heads() const { return kv_heads ? kv_heads : heads; }
   std::int64_t hidden_width() const;
+  bool operator==(const TransformerOptions&) const = default;
 };
 
 struct MultiHeadAttention {  // (batch, places, width) → the same
@@ -96,13 +97,25 @@ struct TransformerBlock {  // x + attn(norm x), then x + mlp(norm x)
   }
 };
 
-struct GptOptions : TransformerOptions {
+// Of a model and of its blocks: what has the name of a field of TransformerOptions means the same.
+struct GptOptions {
+  using Norm = TransformerOptions::Norm;
+  using Gate = TransformerOptions::Gate;
+
   std::int64_t vocabulary = 50304;
   std::int64_t places = 1024;  // learned ones; with rotary places, none are
-  bool tied = true;            // the head is the embedding of tokens
+  int layers = 12;
+  std::int64_t width = 768, heads = 12, kv_heads = 0, hidden = 0, window = 0;
+  bool causal = true, bias = true, rotary = false;
+  double rotary_base = 10000;
+  Norm norm = Norm::layer;
+  Gate gate = Gate::gelu_tanh;
+  double eps = 1e-5, dropout = 0;
+  bool tied = true;  // the head is the embedding of tokens
 
   static GptOptions gpt2() { return {}; }
   static GptOptions llama();  // the small shape of that family; change the sizes as you like
+  operator TransformerOptions() const;  // those of a block
 };
 
 struct Gpt {  // ids (batch, places) → logits (batch, places, vocabulary)
@@ -130,12 +143,20 @@ struct Gpt {  // ids (batch, places) → logits (batch, places, vocabulary)
   const Variable& head_weight() const { return head ? head->weight : tokens.weight; }
 };
 
-struct EncoderOptions : TransformerOptions {
+struct EncoderOptions {  // as GptOptions
+  using Norm = TransformerOptions::Norm;
+  using Gate = TransformerOptions::Gate;
+
   std::int64_t vocabulary = 30522, places = 512, classes = 2;
-  EncoderOptions() {
-    causal = false;
-    gate = Gate::gelu;
-  }
+  int layers = 12;
+  std::int64_t width = 768, heads = 12, kv_heads = 0, hidden = 0, window = 0;
+  bool causal = false, bias = true, rotary = false;
+  double rotary_base = 10000;
+  Norm norm = Norm::layer;
+  Gate gate = Gate::gelu;
+  double eps = 1e-5, dropout = 0;
+
+  operator TransformerOptions() const;
 };
 
 // ids (batch, places)[, mask of the places that count] → logits (batch, classes), from the mean over

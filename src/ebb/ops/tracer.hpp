@@ -6,6 +6,7 @@
 #include <span>
 
 #include "ebb/ops/op.hpp"
+#include "ebb/tensor/variable.hpp"
 
 namespace ebb::ops {
 
@@ -24,6 +25,7 @@ class Tracer {
   virtual Tensor before_step(const char* name, const Spec& spec,
                              std::function<void(std::span<std::byte>)> fill) = 0;
   virtual void after_step(std::function<void()> done) = 0;  // called when a step has succeeded
+  virtual std::span<const Variable> variables() const = 0;  // that were read so far
   virtual Tensor key() = 0;                                 // that of random draws
 
   // A batch may be taken in parts. `carried` gives what a sum amounts to after the parts before

@@ -353,8 +353,26 @@ void Optimizer::prepare(std::span<std::byte> rule, std::size_t setting) {
   write_rule(rule, numbers(setting));
 }
 
+// A layer that the model calls, and that its each() does not list, would silently not be trained.
+void Optimizer::check_none_forgotten(const Loss& loss, const Tape& tape) const {
+  const std::span<const Variable> read = ops::tracer()->variables();
+  std::vector<Variable> forgotten;
+  for (const Variable& v : std::vector<Variable>(read.begin(), read.end()))
+    if (v.watched() && !v.claimed() && tape.depends(loss.sum, v.value())) forgotten.push_back(v);
+  if (forgotten.empty()) return;
+  std::sort(forgotten.begin(), forgotten.end(),
+            [](const Variable& a, const Variable& b) { return a.name() < b.name(); });
+  throw Error(fmt::format(
+      "{}: the loss depends on {}{}, trainable and given to no optimizer; list it in the model's "
+      "each(), or say that it stays as it is: freeze() that part, or give it to the optimizer in a "
+      "group with .frozen = true",
+      rule_, forgotten[0].name(),
+      forgotten.size() > 1 ? fmt::format(" and {} more", forgotten.size() - 1) : ""));
+}
+
 Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   ops::Tracer& tracer = *ops::tracer();
+  check_none_forgotten(loss, tape);
   const std::size_t count = params_.size();
   std::vector<Tensor> sums(count + 2);  // gradients, then the loss's sum and count
   for (std::size_t i = 0; i < count; ++i) sums[i] = tracer.carried(params_[i].spec());

@@ -127,6 +127,7 @@ class Optimizer : private OptimizerFields {
 
  private:
   Loss minimize_traced(const Loss& loss, Tape& tape);
+  void check_none_forgotten(const Loss& loss, const Tape& tape) const;
   void ask_for_rows();
   void refuse_loss_scale() const;
   void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,

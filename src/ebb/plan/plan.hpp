@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ebb/base/bytes.hpp"
@@ -40,6 +41,12 @@ struct Memory {
   bool automatic = false;   // what the machine or the process's group has, less a margin
   Memory() = default;
   Memory(ByteSize size) : bytes(size.bytes) {}
+  template <class Number>
+    requires std::is_arithmetic_v<Number>
+  Memory(Number) {
+    static_assert(!sizeof(Number),
+                  "say the unit of .memory: 64_MiB, 64_MB, or ByteSize{64000000} for bytes");
+  }
   static Memory from_machine() {
     Memory m;
     m.automatic = true;

@@ -112,7 +112,8 @@ void SlotMap::insert(std::uint64_t id, std::uint32_t slot) {
   }
   const std::size_t mask = entries_.size() - 1;
   std::size_t i = hash(id) & mask;
-  while (entries_[i].id) i = (i + 1) & mask;
+  while (entries_[i].id && entries_[i].id != id) i = (i + 1) & mask;
+  used_ -= entries_[i].id == id;
   entries_[i] = {id, slot};
   ++used_;
 }
@@ -159,6 +160,7 @@ void Record::release() {
   s.links.clear();
   s.specs.clear();
   s.slots.clear();
+  s.own_gradients.clear();
   s.reaches.clear();
   slot_count_ = 0;
   used_up_ = true;
@@ -184,6 +186,43 @@ void Record::watch(const Tensor& x) {
 
 bool Record::tracks(const Tensor& x) const {
   return storage_.slots.find(x.id()) != SlotMap::kNone || (watch_variables_ && x.handle()->trainable);
+}
+
+bool Record::depends(const Tensor& y, const Tensor& x) const {
+  const Storage& s = storage_;
+  const std::uint32_t from = s.slots.find(x.id()), to = s.slots.find(y.id());
+  if (from == SlotMap::kNone || to == SlotMap::kNone) return false;
+  std::vector<bool> reached(slot_count_);
+  reached[from] = true;
+  for (const Call& call : s.calls) {
+    bool any = false;
+    for (std::uint32_t i = 0; i < call.inputs; ++i) {
+      const std::uint32_t slot = s.links[call.first_in + i];
+      any |= slot != SlotMap::kNone && reached[slot];
+    }
+    for (std::uint32_t i = 0; any && i < call.outputs; ++i) reached[call.first_slot + i] = true;
+  }
+  return reached[to];
+}
+
+// A tape does not record its own walk back. So that nobody takes what comes of it for a constant, it
+// is known; what has no gradient, as stop_gradient, ends that.
+void Record::note_own(std::span<const Tensor* const> in, std::span<const Tensor> out) {
+  SlotMap& own = storage_.own_gradients;
+  if (!persistent_ || own.empty()) return;
+  if (std::none_of(in.begin(), in.end(),
+                   [&](const Tensor* x) { return own.find(x->id()) != SlotMap::kNone; }))
+    return;
+  for (const Tensor& y : out) own.insert(y.id(), 0);
+}
+
+void Record::refuse_own(std::span<const Tensor* const> ys) const {
+  for (const Tensor* y : ys)
+    if (storage_.own_gradients.find(y->id()) != SlotMap::kNone)
+      throw Error(
+          "gradient: the result comes of an earlier gradient of this very tape, which does not record "
+          "its own walk back; nest two tapes, so that the outer one records the inner one's gradient, "
+          "or stop_gradient() what is to count as a constant");
 }
 
 std::uint32_t Record::slot_of(const Tensor& x) {
@@ -229,7 +268,9 @@ void Record::add_call(Call call, std::span<const Tensor* const> in, std::span<co
 
 void Record::record(const OpType& type, const void* op, std::span<const Tensor* const> in,
                     std::span<const Tensor> out) {
-  if (used_up_ || !type.has_grad || !link(in)) return;
+  if (used_up_ || !type.has_grad) return;
+  note_own(in, out);
+  if (!link(in)) return;
   const std::uint32_t* links = storage_.links.data() + storage_.specs.size();
   Needs needs;
   for (std::size_t i = 0; i < in.size(); ++i)
@@ -239,7 +280,9 @@ void Record::record(const OpType& type, const void* op, std::span<const Tensor* 
 
 void Record::record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
                     std::span<const Tensor> out) {
-  if (used_up_ || !link(in)) return;
+  if (used_up_) return;
+  note_own(in, out);
+  if (!link(in)) return;
   add_call({AnyOp(), std::move(rule), 0, 0, 0, 0, 0}, in, out, {});
 }
 
@@ -264,6 +307,7 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
                   std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
                   std::span<RowsGradient> rows) {
   Storage& s = storage_;
+  refuse_own(ys);
   // Ops of the walk back are for outer tapes, or for nobody where recording is paused.
   bool listed = false;
   for (const Recorder* r = recorders(); r; r = r->outer) listed |= r == this;
@@ -341,6 +385,8 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
     const std::uint32_t slot = s.slots.find(xs[i]->id());
     if (slot == SlotMap::kNone || !s.gradients[slot]) continue;
     into[i] = into[i] ? add_to(std::move(into[i]), s.gradients[slot]) : s.gradients[slot];
+    if (persistent_ && s.slots.find(into[i].id()) == SlotMap::kNone)
+      s.own_gradients.insert(into[i].id(), 0);
   }
 }
 

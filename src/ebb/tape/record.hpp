@@ -20,6 +20,7 @@ class SlotMap {
   std::uint32_t find(std::uint64_t id) const;
   void insert(std::uint64_t id, std::uint32_t slot);
   void clear();
+  bool empty() const { return used_ == 0; }
 
  private:
   struct Entry {
@@ -45,6 +46,7 @@ class Record final : public ops::Recorder {
     std::vector<Spec> specs;           // of a call's inputs, then of its outputs
     std::vector<Tensor> kept;          // parallel to specs; empty where not needed
     SlotMap slots;
+    SlotMap own_gradients;  // what an earlier walk gave, and what was computed from it
     std::vector<Tensor> gradients;      // per slot, during a walk
     std::vector<std::uint8_t> reaches;  // per slot: leads to a source
     std::vector<std::uint8_t> made;     // per slot: by a call
@@ -69,6 +71,7 @@ class Record final : public ops::Recorder {
 
   void watch(const Tensor& x);
   bool tracks(const Tensor& x) const override;
+  bool depends(const Tensor& y, const Tensor& x) const;  // whether a walk from y comes to x
 
   // Walks back from ys to xs. `into` holds what the gradients start from, and then the results.
   // With `keep` the record can be walked again. `rows`: see Tape::gradient_into.
@@ -88,6 +91,8 @@ class Record final : public ops::Recorder {
   Record() = default;
   std::uint32_t slot_of(const Tensor& x);
   bool link(std::span<const Tensor* const> in);
+  void note_own(std::span<const Tensor* const> in, std::span<const Tensor> out);
+  void refuse_own(std::span<const Tensor* const> ys) const;
   void place_rows(std::span<const Tensor* const> xs, std::span<const Tensor> into,
                   std::span<RowsGradient> rows);
   void add_call(Call call, std::span<const Tensor* const> in, std::span<const Tensor> out,

@@ -110,6 +110,7 @@ Tape* Tape::innermost() { return innermost_tape; }
 void Tape::watch(const Tensor& x) { record_->watch(x); }
 void Tape::release() { record_->release(); }
 bool Tape::recorded(const Tensor& y) const { return y && record_->tracks(y); }
+bool Tape::depends(const Tensor& y, const Tensor& x) const { return record_->depends(y, x); }
 bool Tape::used_up() const { return record_->used_up(); }
 
 void Tape::gradient_into(std::span<const Tensor* const> ys,
@@ -169,6 +170,11 @@ std::vector<Tensor> Tape::gradient(const Tensor& y, std::span<const Variable> xs
 std::vector<Tensor> Tape::gradient(const Loss& loss, std::span<const Variable> xs,
                                    const GradientOptions& options) {
   return walk_to(loss.sum, pointers(xs), options);
+}
+
+std::vector<Tensor> Tape::gradient(const Loss& loss, std::initializer_list<Tensor> xs,
+                                   const GradientOptions& options) {
+  return gradient(loss.sum, xs, options);
 }
 
 void Tape::gradient_into(std::span<const Tensor> ys, std::span<const Tensor> output_gradients,

@@ -7,9 +7,11 @@
 //
 // A one-shot tape (the default) frees each kept value as soon as the walk back has used it, and
 // gives gradients once. A persistent tape gives them as often as asked and frees on release() or at
-// its end. Gradients of gradients: the walk back is made of ops, which outer tapes record.
+// its end. Gradients of gradients: the walk back is made of ops, which outer tapes record. (A tape does
+// not record its own: a gradient of its own gradient is refused.)
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
@@ -64,8 +66,15 @@ class Tape {
                                const GradientOptions& options = {});
   std::vector<Tensor> gradient(const Tensor& y, std::span<const Variable> xs,
                                const GradientOptions& options = {});
+  std::vector<Tensor> gradient(const Tensor& y, std::initializer_list<Tensor> xs,
+                               const GradientOptions& options = {}) {
+    return gradient(y, std::span<const Tensor>(xs.begin(), xs.size()), options);
+  }
   // Of the loss's sum, not its mean: sums of parts add up to the sum of the whole.
   std::vector<Tensor> gradient(const Loss& loss, std::span<const Variable> xs,
+                               const GradientOptions& options = {});
+
+  std::vector<Tensor> gradient(const Loss& loss, std::initializer_list<Tensor> xs,
                                const GradientOptions& options = {});
 
   // The gradient of Σ <ys[i], output_gradients[i]>, added to what `into` holds (empty handles: to
@@ -83,6 +92,7 @@ class Tape {
 
   void release();                        // frees what is kept; the tape is used up
   bool recorded(const Tensor& y) const;  // whether this tape saw how y came about
+  bool depends(const Tensor& y, const Tensor& x) const;  // whether a gradient of y flows to x
   bool used_up() const;                  // by a gradient (one-shot) or release()
   bool walked() const { return walked_; }  // whether a gradient was asked for
   const random::State& draws() const { return draws_; }  // this thread's, when the tape began

@@ -64,6 +64,7 @@ class Noting final : public ops::Tracer, public VariableView {
     return fresh(spec, Kind::before, static_cast<Id>(trace.before.size()) - 1, Category::workspace);
   }
   void after_step(std::function<void()> done) override { trace.after.push_back(std::move(done)); }
+  std::span<const Variable> variables() const override { return trace.variables; }
   Tensor key() override {
     if (!key_) key_ = fresh({{random::kKeySize}, DType::i64}, Kind::key, 0, Category::workspace);
     return key_;
