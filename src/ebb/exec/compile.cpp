@@ -169,10 +169,12 @@ class Compiled::State final : public Function {
       source = available.source + ", less 5%";
     }
     const memory::Planning plans;
+    runtime::reserve();  // measured before anything is planned, with a budget or without
     budget = Budget(ByteSize{this->options.memory.bytes});
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
     const trace::Trace whole = traces_of(this->fn, first, examples)(examples, trace::Part::whole);
     calls = whole.calls.size();
+    for (const trace::Call& call : whole.calls) ops.insert(&call.op.type());
     variables = whole.variables;
     data = dealing;
     // Batches that the program makes itself are tensors of its own.
