@@ -37,7 +37,8 @@ constexpr std::uint64_t kData = 3 * kMiB / 8, kHeapStep = kMiB / 4;
 // Stacks of the pool's threads, what the heap keeps between blocks, tables that planning leaves.
 constexpr std::uint64_t kWork = 3 * kMiB / 4;
 constexpr std::uint64_t kStep = kMiB;
-constexpr std::uint64_t kLittle = kMiB / 2;  // that the heap may grow by: the code has less, mostly
+// Holes that planning leaves in the heap differ from time to time; the next plan fills them.
+constexpr std::uint64_t kHoles = 3 * kMiB / 2;
 
 std::uint64_t up(std::uint64_t bytes, std::uint64_t step) { return (bytes + step - 1) / step * step; }
 
@@ -47,9 +48,13 @@ std::uint64_t heap() {
   return now > code + held ? now - code - held : 0;
 }
 
-std::uint64_t heap_to_count() {
+std::uint64_t heap_in_use() {
   const struct mallinfo2 in = mallinfo2();
-  const std::uint64_t used = up(in.uordblks + in.hblkhd + kData, kHeapStep), now = heap();
+  return in.uordblks + in.hblkhd + kData;
+}
+
+std::uint64_t heap_to_count() {
+  const std::uint64_t used = up(heap_in_use(), kHeapStep), now = heap();
   return now > used + kStep ? up(now, kStep) : used;  // a heap that is mostly holes
 }
 
@@ -192,8 +197,10 @@ bool settle() {
   malloc_trim(0);
   if (kSanitized) return false;
   if (s.budget()) memory::trim();
-  const std::uint64_t before = s.all(), now = heap() + s.own_code + s.code;
-  if (now <= before + kLittle) return false;
+  const std::uint64_t before = s.all(), code = s.own_code + s.code;
+  const std::uint64_t resident = heap() > kHoles ? heap() - kHoles : 0;
+  const std::uint64_t now = code + std::max(heap_in_use(), resident);
+  if (now <= before) return false;
   s.reserve += up(now - before, kStep);
   s.apply();
   return true;
