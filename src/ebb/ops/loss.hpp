@@ -18,20 +18,32 @@ struct Loss {
 
 namespace ebb::ops {
 
-// logits (…, classes), labels (…) of i32 or i64 → sum, count. Kept: both.
+// That as many inputs were given as the op takes, and that the sum so far is of the sum's type.
+void check_so_far(const char* op, Specs in, std::size_t others, bool accumulate);
+void check_so_far(const char* op, const Spec& so_far, DType sum);
+
+// Each loss may be given one input more, a sum so far: its chain over the rows goes on from there,
+// so that a batch in parts has the sum of the whole, to the bit. The count is that of these rows.
+
+// logits (…, classes), labels (…) of i32 or i64[, sum so far ()] → sum, count. Kept: the first two.
 struct SparseCrossEntropy {
   static constexpr auto name = "sparse_cross_entropy";
   kernels::SparseTargets targets{};
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const SparseCrossEntropy&) const = default;
-  std::array<Spec, 2> shape(const Spec& logits, const Spec& labels) const;
-  Cost cost(const Spec& logits, const Spec& labels) const;
-  std::size_t scratch(const Spec& logits, const Spec& labels) const;
-  void run(In logits, In labels, Out sum, Out count, Scratch scratch) const;
-  Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
+  Needs needs(int input) const {
+    return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::nothing();
+  }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
-    return rule::summed(batch, 0b11, 0, batch.in[0].rank() > 1);
+    return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 // logits, labels, gradient of the sum () → gradient of the logits.
@@ -51,21 +63,25 @@ struct SparseCrossEntropyBackward {
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
-// logits (…, classes), targets (…, classes) → sum, count. Kept: both.
+// logits (…, classes), targets (…, classes)[, sum so far ()] → sum, count. Kept: the first two.
 struct CrossEntropy {
   static constexpr auto name = "cross_entropy";
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const CrossEntropy&) const = default;
-  std::array<Spec, 2> shape(const Spec& logits, const Spec& targets) const;
-  Cost cost(const Spec& logits, const Spec& targets) const;
-  std::size_t scratch(const Spec& logits, const Spec& targets) const;
-  void run(In logits, In targets, Out sum, Out count, Scratch scratch) const;
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
   Needs needs(int input) const {
+    if (input > 1) return Needs::nothing();
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
-    return rule::summed(batch, 0b11, 0, batch.in[0].rank() > 1);
+    return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 struct CrossEntropyBackward {
@@ -80,7 +96,8 @@ struct CrossEntropyBackward {
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
-// Losses of pairs of elements (kernels/loss.hpp has the formulas). x, t of one shape → sum, count.
+// Losses of pairs of elements (kernels/loss.hpp has the formulas). x, t of one shape[, sum so far ()]
+// → sum, count.
 using PairKind = kernels::ElementLoss::Kind;
 constexpr const char* pair_name(PairKind kind, bool backward) {
   switch (kind) {
@@ -99,17 +116,21 @@ template <PairKind kKind>
 struct PairLoss {
   static constexpr auto name = pair_name(kKind, false);
   double delta = 1;
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const PairLoss&) const = default;
-  std::array<Spec, 2> shape(const Spec& x, const Spec& t) const;
-  Cost cost(const Spec& x, const Spec& t) const;
-  std::size_t scratch(const Spec& x, const Spec& t) const;
-  void run(In x, In t, Out sum, Out count, Scratch scratch) const;
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
   Needs needs(int input) const {
+    if (input > 1) return Needs::nothing();
     const bool linear = kKind == PairKind::binary_cross_entropy && input == 1;  // in its targets
     return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11); }
+  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 template <PairKind kKind>

@@ -32,6 +32,10 @@ class Tracer {
   virtual Tensor carried(const Spec& spec) = 0;
   virtual void carry(std::span<Tensor> sums) = 0;
 
+  // What a scalar that is made of sums over examples, such as a loss, amounts to after the last
+  // part: each of those sums goes on from part to part, and what is made of them is made once.
+  virtual Tensor total(const Tensor& scalar) = 0;
+
  protected:
   ~Tracer() = default;
 };

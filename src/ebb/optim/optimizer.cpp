@@ -287,9 +287,8 @@ void Optimizer::prepare(std::span<std::byte> rule) {
 Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   ops::Tracer& tracer = *ops::tracer();
   const std::size_t count = params_.size();
-  std::vector<Tensor> sums(count + 2);  // gradients, then the loss's sum and count
+  std::vector<Tensor> sums(count);  // gradients
   for (std::size_t i = 0; i < count; ++i) sums[i] = tracer.carried(params_[i].spec());
-  const Tensor sum = tracer.carried(loss.sum.spec()), examples = tracer.carried(loss.count.spec());
 
   Tensor seed;
   if (scale_.used())
@@ -304,14 +303,13 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   for (const Variable& p : params_) sources_.push_back(&p.value());
   {
     const CategoryScope category(Category::gradients);
-    tape.gradient_into(ys, dys, sources_, {sums.data(), count});
-    sums[count] = sum ? sum + loss.sum : loss.sum;
-    sums[count + 1] = examples ? examples + loss.count : loss.count;
+    tape.gradient_into(ys, dys, sources_, sums);
   }
+  const Loss whole{tracer.total(loss.sum), tracer.total(loss.count)};
   tracer.carry(sums);
 
   std::vector<Tensor> squares;
-  std::vector<const Tensor*> scaled = {&sums[count + 1]};
+  std::vector<const Tensor*> scaled = {&whole.count};
   if (seed) scaled.push_back(&seed);
   if (norm_)
     for (std::size_t i = 0; i < count; ++i)
@@ -347,7 +345,7 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   if (norm_) norm_.adopt(norm);
   tracer.after_step([this] { count_step(); });
   tape.commit();
-  return {sums[count], sums[count + 1]};
+  return whole;
 }
 
 }  // namespace ebb::optim

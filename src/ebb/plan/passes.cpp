@@ -102,7 +102,10 @@ std::string Passes::refusal(std::int64_t rows, const std::function<void()>& f) c
 // The part that ends a step; of all rows, it is the whole.
 trace::Trace Passes::last_part(std::int64_t rows) const {
   if (rows == examples_) return whole_;
-  return trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last)));
+  trace::Trace part = trace::simplified(trace_rows_(rows, trace::Part::last));
+  if (!with_counts(part, split_))
+    throw Error("the number of constants depends on how many rows there are");
+  return trace::folded(part);
 }
 
 std::optional<Traced> Passes::traced(std::int64_t rows, DType stored) const {

@@ -16,7 +16,18 @@ struct SplitAnswer {
   std::string mixed;       // where rows depend on each other, and that was allowed: "" is nowhere
   std::vector<bool> result_carries;  // per result: rows of the batch, to be put one after the other
   std::vector<bool> assigned_in_parts;  // per assignment: each part makes it, going on from the last
+  // Constants that are a number for each row of the batch, such as a count: in every part they are
+  // what they are for the whole batch. By their place among the constants of a part's trace.
+  struct Count {
+    trace::Id constant;
+    Tensor whole;
+  };
+  std::vector<Count> counts;
+  std::size_t constants = 0;  // how many there are in such a trace
 };
+
+// The trace of a part with those constants in place; false where it has others than it should.
+bool with_counts(trace::Trace& part, const SplitAnswer& answer);
 
 // `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of the
 // same function with another number of them, which tells constants that grow with the batch (such

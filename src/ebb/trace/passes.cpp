@@ -4,6 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+
 namespace ebb::trace {
 namespace {
 
@@ -145,6 +148,47 @@ Trace without_repeats(const Trace& trace) {
   return kept(to, live);
 }
 
+Trace chained(const Trace& trace) {
+  Trace to = trace;
+  std::vector<int> used = uses(to);
+  std::vector<bool> live(to.calls.size(), true);
+  std::vector<Id> same(to.values.size());
+  for (std::size_t i = 0; i < same.size(); ++i) same[i] = static_cast<Id>(i);
+  for (std::size_t k = 0; k < to.carry.size(); ++k) {
+    const Id total = to.carry[k];
+    if (total == kNone || to.values[total].kind != Kind::made || to.values[total].base != kNone)
+      continue;
+    const Id place = to.values[total].call;
+    const Call& add = to.calls[place];
+    if (&add.op.type() != &ops::op_type<ops::Add>()) continue;
+    const Id so_far = add.in[0], sum = add.in[1];
+    const Value &before = to.values[so_far], &rows = to.values[sum];
+    if (before.kind != Kind::carried || before.index != static_cast<Id>(k) || used[so_far] != 1 ||
+        rows.kind != Kind::made || rows.base != kNone || used[sum] != 1)
+      continue;
+    Call& call = to.calls[rows.call];
+    std::vector<Spec> specs;
+    for (const Id id : call.in) specs.push_back(to.values[id].spec);
+    const ops::AnyOp on = call.op.type().going_on(call.op.attributes(), specs, rows.index);
+    if (!on) continue;
+    call.op = on;
+    call.in.push_back(so_far);
+    live[place] = false;
+    same[total] = sum;
+    used[sum] = used[total];
+  }
+  const auto rename = [&](Id& id) {
+    if (id != kNone) id = same[id];
+  };
+  for (Call& call : to.calls)
+    for (Id& id : call.in) rename(id);
+  for (Value& v : to.values) rename(v.base);
+  for (Id& id : to.results) rename(id);
+  for (Id& id : to.carry) rename(id);
+  for (Assign& a : to.assigns) rename(a.value);
+  return kept(to, live);
+}
+
 Trace part_only(const Trace& trace, const std::vector<bool>& keep,
                 const std::vector<bool>& assigns) {
   Trace part = trace;
@@ -159,7 +203,7 @@ Trace part_only(const Trace& trace, const std::vector<bool>& keep,
 }
 
 Trace simplified(const Trace& trace) {
-  return without_dead_code(without_covered(without_repeats(trace)));
+  return chained(without_dead_code(without_covered(without_repeats(trace))));
 }
 
 }  // namespace ebb::trace

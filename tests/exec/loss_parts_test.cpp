@@ -1,0 +1,139 @@
+// The loss of a step in parts is that of the whole batch, to the bit; so is an evaluation's.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "ebb/exec/compile.hpp"
+#include "ebb/nn/layers.hpp"
+#include "ebb/nn/params.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/compare.hpp"
+#include "ebb/ops/linear_cross_entropy.hpp"
+#include "ebb/ops/random.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
+#include "ebb/ops/unary.hpp"
+#include "ebb/optim/optimizer.hpp"
+#include "ebb/tape/tape.hpp"
+
+namespace ebb {
+namespace {
+
+constexpr std::int64_t kRows = 47, kIn = 12, kOut = 6;
+
+struct Net {
+  nn::Dense up, head;
+  explicit Net(const nn::Init& init)
+      : up(init / "up", kIn, 20, {.activation = Activation::gelu}), head(init / "head", 20, kOut) {}
+  Tensor operator()(const Tensor& x) const { return head(up(x)); }
+  void each(auto&& f) {
+    f("up", up);
+    f("head", head);
+  }
+};
+
+using LossOf = std::function<Loss(const Net&, const Batch&)>;
+
+Batch batch() {
+  std::vector<std::int32_t> labels(kRows);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    labels[i] = i % 7 == 3 ? -100 : static_cast<std::int32_t>(i * 5 % kOut);
+  return {{"x", random::normal({kRows, kIn}, 0, 1, 1, 1)},
+          {"t", random::uniform({kRows, kOut}, 0, 1, 2, 2)},
+          {"y", Tensor::from(labels, {kRows})}};
+}
+BatchSpec spec_of(const Batch& b) {
+  return {{"x", b["x"].spec()}, {"t", b["t"].spec()}, {"y", b["y"].spec()}};
+}
+
+struct Named {
+  const char* name;
+  LossOf loss;
+};
+const Named kLosses[] = {
+    {"sparse_cross_entropy",
+     [](const Net& n, const Batch& b) { return sparse_cross_entropy(n(b["x"]), b["y"]); }},
+    {"cross_entropy",
+     [](const Net& n, const Batch& b) { return cross_entropy(n(b["x"]), b["t"]); }},
+    {"binary_cross_entropy",
+     [](const Net& n, const Batch& b) { return binary_cross_entropy(n(b["x"]), b["t"]); }},
+    {"mse", [](const Net& n, const Batch& b) { return mse(n(b["x"]), b["t"]); }},
+    {"mae", [](const Net& n, const Batch& b) { return mae(n(b["x"]), b["t"]); }},
+    {"huber", [](const Net& n, const Batch& b) { return huber(n(b["x"]), b["t"], 0.5); }},
+    {"linear_cross_entropy",
+     [](const Net& n, const Batch& b) {
+       return linear_cross_entropy(n.up(b["x"]), n.head.weight.value(), b["y"]);
+     }},
+    {"sum of squares",
+     [](const Net& n, const Batch& b) {
+       const Tensor away = n(b["x"]) - b["t"];
+       return Loss{sum(away * away), Tensor::scalar(double(b["x"].dim(0)), DType::i64)};
+     }},
+    {"scaled and added",
+     [](const Net& n, const Batch& b) {
+       const Tensor y = n(b["x"]);
+       const Loss a = cross_entropy(y, b["t"]), l = mse(y, b["t"]);
+       return Loss{a.sum * 0.3f + l.sum / 7.0f, a.count};
+     }},
+};
+
+struct Told {
+  std::vector<Tensor> loss;
+  std::vector<float> weights;
+};
+
+Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false) {
+  Net model{nn::Init(3)};
+  optim::Sgd sgd(params(model), {.lr = 1});
+  const Batch b = batch();
+  const auto fn = [&](const Batch& in) {
+    const Loss l = loss(model, in);
+    return train ? sgd.minimize(l) : l;
+  };
+  Told out;
+  if (eager) {
+    Tape tape;
+    const Loss l = fn(b);
+    out.loss = {l.sum, l.count};
+  } else {
+    auto step = compile(spec_of(b), {.allow = Allow::same_bits, .split = rows > 0, .rows = rows}, fn);
+    const Loss l = step(b);
+    out.loss = {l.sum, l.count};
+    EXPECT_EQ(step.plan().split(), rows > 0);
+  }
+  for (const Variable& v : params(model)) {
+    const auto all = v.value().to_vector<float>();
+    out.weights.insert(out.weights.end(), all.begin(), all.end());
+  }
+  return out;
+}
+
+void expect_same(const Told& a, const Told& b) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    ASSERT_EQ(a.loss[i].spec(), b.loss[i].spec());
+    EXPECT_EQ(std::memcmp(a.loss[i].raw(), b.loss[i].raw(), a.loss[i].spec().bytes()), 0)
+        << (i ? "count " : "sum ") << a.loss[i].item() << " and " << b.loss[i].item();
+  }
+  EXPECT_EQ(a.weights, b.weights);
+}
+
+TEST(LossParts, AnyPartsGiveTheLossOfTheWhole) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 draw(seed);
+  for (const Named& l : kLosses)
+    for (const bool train : {true, false}) {
+      const Told whole = told(l.loss, train, 0, true);
+      for (int trial = 0; trial < 5; ++trial) {
+        const auto rows = trial == 0 ? 2 : 2 + static_cast<std::int64_t>(draw() % (kRows - 2));
+        SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << l.name << ", parts of "
+                                        << rows << " rows, " << (train ? "trained" : "evaluated"));
+        expect_same(told(l.loss, train, rows), whole);
+      }
+      expect_same(told(l.loss, train, 0), whole);
+    }
+}
+
+}  // namespace
+}  // namespace ebb
