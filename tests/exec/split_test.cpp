@@ -11,6 +11,7 @@
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
 #include "ebb/ops/random.hpp"
+#include "ebb/ops/slice.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
@@ -197,6 +198,30 @@ TEST(Split, NotWhereTheNumberOfRowsIsComputedWith) {
     const Loss loss = mse(t.dense(b["x"]), b["y"]);
     return t.adam.minimize({loss.sum * 0.5, loss.count});
   }));
+}
+
+// Nor where an op is told something that is made of it, unless that is the shape of its rows.
+TEST(Split, NotWhereAnOpIsToldTheNumberOfRows) {
+  const auto said = [](auto fn) {
+    return test::error_of([&] { compile(Data().spec(), {.rows = 3}, fn); });
+  };
+  const std::string cut = said([](const Batch& b) {
+    return slice(b["x"], 1, 0, std::min<std::int64_t>(6, b["x"].dim(0) / 2));
+  });
+  EXPECT_NE(cut.find("what slice is told depends on how many rows there are"), std::string::npos)
+      << cut;
+  const std::string other = said([](const Batch& b) {
+    return b["x"].dim(0) > 5 ? exp(b["x"]) : tanh(b["x"]);
+  });
+  EXPECT_NE(other.find("what the function does depends on how many rows there are"),
+            std::string::npos)
+      << other;
+  EXPECT_EQ(said([](const Batch& b) {
+              const std::int64_t rows = b["x"].dim(0);
+              return reshape(broadcast_to(reshape(b["x"], {rows, 6, 1}), {rows, 6, 2}),
+                             {rows * 6, 2});
+            }),
+            "no error");
 }
 
 // Nobody asked for fewer rows than the function was written for: it is taken as it is.

@@ -42,7 +42,8 @@ void Passes::ask_whether_split() {
                                               : 3;
   const std::string refused = refusal(half, [&] {
     const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
-    split_ = can_split(part, half, whole_, examples_);
+    const trace::Trace all = trace::simplified(trace_rows_(examples_, trace::Part::last));
+    split_ = can_split(part, half, all, examples_);
     if (split_.possible || !options_.split_mixed) return;
     const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
     split_ = can_split(part, half, more, half + 1, true);

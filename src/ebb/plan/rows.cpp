@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
+
 namespace ebb::plan {
 namespace {
 
@@ -45,6 +49,22 @@ bool counts(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t 
   if (a.rank() != 0) return false;
   const double x = a.item(), y = b.item();
   return x != y && x * static_cast<double>(b_rows) == y * static_cast<double>(a_rows);
+}
+
+// Whether two ops of one type differ only in the rows of a shape that they are told: `a` for some
+// of them, `b` for others.
+template <class Op>
+bool told_rows(const ops::AnyOp& a, std::int64_t a_rows, const ops::AnyOp& b,
+               std::int64_t b_rows) {
+  if (&a.type() != &ops::op_type<Op>()) return false;
+  Op x = *static_cast<const Op*>(a.attributes());
+  const Op& y = *static_cast<const Op*>(b.attributes());
+  if (x.to.rank() == 0 || x.to.rank() != y.to.rank() || x.to[0] * b_rows != y.to[0] * a_rows)
+    return false;
+  std::vector<std::int64_t> dims(x.to.begin(), x.to.end());
+  dims[0] = y.to[0];
+  x.to = Shape(dims);
+  return x == y;
 }
 
 // What calls that make more bytes than they read make of constants alone, in their order. They are
@@ -95,6 +115,7 @@ class Reading {
     const bool numbers = constants(answer);
     for (std::size_t c = 0; c < t_.calls.size() && answer.reason.empty(); ++c)
       answer.reason = read(t_.calls[c]);
+    if (answer.reason.empty()) answer.reason = attributes();
     const std::string number =
         "a number that the function computes with depends on how many rows there are";
     if (numbers && answer.reason.empty() && !allowed(number)) answer.reason = number;
@@ -208,6 +229,24 @@ class Reading {
       if (!allowed(why)) return why;
       if (grows(t_.values[out].spec, examples_, other_.values[out].spec, other_examples_))
         is_[out] = Is::carrying;
+    }
+    return {};
+  }
+
+  // What an op is told may depend on the rows only as its shape does.
+  std::string attributes() const {
+    if (t_.calls.size() != other_.calls.size())
+      return "what the function does depends on how many rows there are";
+    for (std::size_t c = 0; c < t_.calls.size(); ++c) {
+      const ops::AnyOp &a = t_.calls[c].op, &b = other_.calls[c].op;
+      const std::int64_t n = examples_, m = other_examples_;
+      if (&a.type() != &b.type())
+        return "what the function does depends on how many rows there are";
+      if (a == b || growing_[t_.calls[c].out[0]] || told_rows<ops::Reshape>(a, n, b, m) ||
+          told_rows<ops::BroadcastTo>(a, n, b, m) || told_rows<ops::SumTo>(a, n, b, m))
+        continue;
+      return fmt::format("what {} is told depends on how many rows there are",
+                         place(t_.calls[c]));
     }
     return {};
   }

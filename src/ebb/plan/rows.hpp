@@ -29,12 +29,13 @@ struct SplitAnswer {
 // The trace of a part with those constants in place; false where it has others than it should.
 bool with_counts(trace::Trace& part, const SplitAnswer& answer);
 
-// `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of the
-// same function with another number of them, which tells constants that grow with the batch (such
-// as the ones a gradient starts from) from those that do not.
+// `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of a later
+// part, too, with another number of them: all, where a count is wanted. It tells what grows with the
+// batch (constants such as the ones a gradient starts from, shapes that an op is told) from what
+// does not, and what depends on the number of rows in another way, which no part may.
 //
 // With `mixed` each part is a batch of its own, as far as rows depend on each other: another
-// function. `other` has to be of a later part, too.
+// function.
 SplitAnswer can_split(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
                       std::int64_t other_examples, bool mixed = false);
 
