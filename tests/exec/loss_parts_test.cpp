@@ -135,5 +135,28 @@ TEST(LossParts, AnyPartsGiveTheLossOfTheWhole) {
     }
 }
 
+// An evaluation needs no more than training, whose parts it can have as well.
+TEST(LossParts, AnEvaluationFitsWhereTrainingDoes) {
+  const std::int64_t rows = 4096;
+  nn::Dense up(nn::Init(1) / "up", 256, 512), head(nn::Init(1) / "head", 512, 256);
+  optim::Sgd sgd({up.weight, up.bias, head.weight, head.bias});
+  const BatchSpec spec{{"x", {{rows, 256}, DType::f32}}};
+  const auto loss = [&](const Batch& b) {
+    const Tensor y = head(relu(up(b["x"])));
+    return Loss{sum(y * y), Tensor::scalar(double(b["x"].dim(0)), DType::i64)};
+  };
+  const CompileOptions bits{.allow = Allow::same_bits};
+  const auto smallest = [&](auto fn) { return compile(spec, bits, fn).plan().minimum; };
+  const std::uint64_t evaluated = smallest(loss);
+  EXPECT_LE(evaluated, smallest([&](const Batch& b) { return sgd.minimize(loss(b)); }));
+  const CompileOptions little{.memory = ByteSize{evaluated}, .allow = Allow::same_bits};
+  auto step = compile(spec, little, loss), whole = compile(spec, {.split = false}, loss);
+  EXPECT_TRUE(step.plan().split());
+  const Batch b{{"x", random::normal({rows, 256}, 0, 1, 4, 4)}};
+  const Loss a = step(b), c = whole(b);
+  EXPECT_EQ(a.sum.item(), c.sum.item());
+  EXPECT_EQ(a.count.item(), rows);
+}
+
 }  // namespace
 }  // namespace ebb

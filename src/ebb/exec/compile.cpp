@@ -16,6 +16,7 @@
 #include "ebb/base/process.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/spill.hpp"
+#include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
 
 namespace ebb {
@@ -198,7 +199,16 @@ trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
 
 }  // namespace
 
-std::vector<Tensor> to_tensors(const Loss& result) { return {result.sum, result.count}; }
+std::vector<Tensor> to_tensors(const Loss& result) {
+  result.check("compile");
+  return {result.sum, result.count};
+}
+std::vector<Tensor> to_tensors(const std::vector<Loss>& result) {
+  std::vector<Tensor> all;
+  for (const Loss& loss : result)
+    for (Tensor& t : to_tensors(loss)) all.push_back(std::move(t));
+  return all;
+}
 std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
@@ -305,7 +315,10 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   State& s = *state_;
   s.names = std::move(names);
   s.options = settled(std::move(options));
-  s.fn = std::move(fn);
+  s.fn = [fn = std::move(fn), bad = s.options.bad_loss](std::span<const Tensor> inputs) {
+    const optim::BadLossScope scope(bad);
+    return fn(inputs);
+  };
   if (s.options.memory.automatic) {
     const process::Available available = process::available();
     // Nothing left is a budget, too: one that is refused.

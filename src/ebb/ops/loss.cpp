@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <ostream>
+
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
@@ -42,6 +44,55 @@ Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) :
 }  // namespace
 
 Tensor Loss::mean() const { return sum / cast(count, sum.dtype()); }
+
+double Loss::item() const {
+  check("loss");
+  return sum.item() / count.item();
+}
+
+void Loss::check(const char* who) const {
+  if (!sum || !count)
+    throw Error(fmt::format("{}: the loss has no {}; give it a sum and a count", who,
+                            sum ? "count" : "sum"));
+  if (sum.rank() > 0 || !is_float(sum.dtype()))
+    throw Error(fmt::format("{}: the loss's sum is {}, expected a floating scalar; sum() it up, or "
+                            "take loss_of()",
+                            who, to_string(sum.spec())));
+  if (count.spec() != Spec{{}, DType::i64})
+    throw Error(fmt::format("{}: the loss's count is {}, expected i64(), such as "
+                            "Tensor::scalar(rows, DType::i64)",
+                            who, to_string(count.spec())));
+}
+
+Loss operator+(const Loss& a, const Loss& b) {
+  a.check("loss + loss");
+  b.check("loss + loss");
+  const bool known = !a.count.symbol() && !b.count.symbol();
+  if (known && a.count.item() != b.count.item())
+    throw Error(fmt::format(
+        "loss + loss: they are over {} and {}, so that no sum and count has the sum of their means; "
+        "add losses of one count",
+        a.count.item(), b.count.item()));
+  return {a.sum + b.sum, a.count};
+}
+Loss operator*(const Loss& loss, double factor) {
+  loss.check("loss * factor");
+  return {loss.sum * factor, loss.count};
+}
+Loss operator*(double factor, const Loss& loss) { return loss * factor; }
+
+std::ostream& operator<<(std::ostream& out, const Loss& loss) {
+  if (!loss.sum || !loss.count) return out << "no loss";
+  if (loss.sum.symbol() || loss.count.symbol()) return out << "a loss that is not known yet";
+  return out << fmt::format("{} (a sum of {} over {})", loss.item(), loss.sum.item(),
+                            loss.count.item());
+}
+
+Loss loss_of(const Tensor& losses) {
+  rows::check_float("loss_of", losses.spec());
+  return {sum_to(wide(losses), Shape()),
+          Tensor::scalar(static_cast<double>(losses.size()), DType::i64)};
+}
 
 void ops::check_so_far(const char* op, Specs in, std::size_t others, bool accumulate) {
   const std::size_t expected = others + accumulate;

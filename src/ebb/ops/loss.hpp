@@ -1,6 +1,20 @@
 // Losses: a sum and a count, divided once per optimizer step, so that any split of a batch gives
 // the gradient of the whole.
+//
+// A loss of one's own is given one number for each row, or several:
+//
+//   const Tensor away = model(x) - y;                       // (rows, n)
+//   adam.minimize(loss_of(away * away));                    // their sum, over rows · n
+//   adam.minimize({sum(away * away), rows_of_x});           // the same by hand, i64 ()
+//   adam.minimize(loss_of(away * away) + 0.1 * mae(model(x), y));
+//
+// The sum is to be a chain over the rows, so that a batch in parts has the bits of the whole:
+// loss_of and the losses below are, as is sum() of a matrix, but not sum() of a vector, which goes by
+// blocks: then parts are equal up to rounding. The count may be a constant that is made of the number
+// of rows, such as Tensor::scalar(x.dim(0), DType::i64).
 #pragma once
+
+#include <iosfwd>
 
 #include "ebb/kernels/loss.hpp"
 #include "ebb/ops/op.hpp"
@@ -12,6 +26,26 @@ struct Loss {
   Tensor sum;    // scalar; f32, or f64 for f64 predictions
   Tensor count;  // i64 scalar: rows (cross-entropies) or elements (the others); no gradient
   Tensor mean() const;
+  double item() const;  // the mean, as a number
+
+  // Throws, naming `who`, where the sum is no floating scalar or the count no integer one.
+  void check(const char* who) const;
+};
+
+// Losses over the same examples: the sum is that of both, the count theirs. Refuses counts that are
+// known and differ, as there is no sum and count with the sum of their means; multiply one of the
+// losses by what it is worth, and add those of one count. Inside compiled functions counts are not
+// known: that of `a` is taken.
+Loss operator+(const Loss& a, const Loss& b);
+Loss operator*(const Loss& loss, double factor);  // its sum
+Loss operator*(double factor, const Loss& loss);
+std::ostream& operator<<(std::ostream& out, const Loss& loss);  // "0.125 (a sum of 8 over 64)"
+
+// What a step does about a loss that is infinite or NaN.
+enum class BadLoss : std::uint8_t {
+  stop,  // an Error; parameters and state are as they were
+  skip,  // the step is not taken, and counted as skipped
+  allow  // it is taken
 };
 
 }  // namespace ebb
@@ -164,6 +198,9 @@ Loss sparse_cross_entropy(const Tensor& logits, const Tensor& labels,
                           SparseCrossEntropyOptions options = {});
 Loss cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options = {});
 Loss binary_cross_entropy(const Tensor& logits, const Tensor& targets);
+
+// Of losses that are there already, (rows, …): their sum, in one chain over the rows, and how many.
+Loss loss_of(const Tensor& losses);
 
 Loss mse(const Tensor& prediction, const Tensor& target);
 Loss mae(const Tensor& prediction, const Tensor& target);

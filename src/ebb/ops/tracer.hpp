@@ -26,6 +26,10 @@ class Tracer {
   virtual void after_step(std::function<void()> done) = 0;  // called when a step has succeeded
   virtual Tensor key() = 0;                                 // that of random draws
 
+  // An optimizer takes a step: what is drawn from here on is drawn in the next one. How many steps
+  // `who` has taken in this function before.
+  virtual int stepped(const void* who) = 0;
+
   // A batch may be taken in parts. `carried` gives what a sum amounts to after the parts before
   // this one (an empty handle in the first); `carry` tells what it amounts to after this one, in
   // the same order, and that what is called from now on happens once, after the last part.

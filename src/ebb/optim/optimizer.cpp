@@ -60,6 +60,25 @@ class Widened final : public First {
 
 }  // namespace
 
+namespace {
+
+std::optional<BadLoss>& told_of_bad_losses() {
+  thread_local std::optional<BadLoss> bad;
+  return bad;
+}
+
+}  // namespace
+
+BadLossScope::BadLossScope(std::optional<BadLoss> bad) : outer_(told_of_bad_losses()) {
+  if (bad) told_of_bad_losses() = bad;
+}
+BadLossScope::~BadLossScope() { told_of_bad_losses() = outer_; }
+
+BadLoss Optimizer::bad_loss() const {
+  if (told_of_bad_losses()) return *told_of_bad_losses();
+  return bad_loss_.value_or(norm_ ? BadLoss::allow : BadLoss::stop);
+}
+
 Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(const char* rule, std::vector<Variable> params, double lr, Half half,
                      const Keeps& keeps)
@@ -146,6 +165,7 @@ std::vector<Variable> Optimizer::state() const {
 }
 
 Loss Optimizer::minimize(const Loss& loss) {
+  loss.check(rule_.c_str());
   Tape* tape = Tape::innermost();
   if (tape && tape->used_up())
     throw Error(fmt::format(
@@ -157,6 +177,20 @@ Loss Optimizer::minimize(const Loss& loss) {
                     rule_));
   if (ops::tracer()) return minimize_traced(loss, *tape);
   try {
+    if (const BadLoss bad = bad_loss(); bad != BadLoss::allow) {
+      const double sum = loss.sum.item();
+      if (!std::isfinite(sum) && bad == BadLoss::stop)
+        ops::StepScale::refuse(sum, loss.count.item(), steps() + 1);
+      if (!std::isfinite(sum)) {
+        scale_.own();
+        if (norm_) norm_.assign(Tensor::full({}, NAN, DType::f64));
+        ++skipped_;
+        scale_.record(false);
+        random::next_step();
+        tape->commit();
+        return loss;
+      }
+    }
     const double scale = static_cast<float>(scale_.now());  // as a compiled step reads it
     const Tensor seed = scale_.used() ? Tensor::full({}, scale, loss.sum.dtype()) : Tensor();
     const Tensor *ys[] = {&loss.sum}, *dys[] = {&seed};
@@ -185,12 +219,16 @@ void Optimizer::ask_for_rows() {
 void Optimizer::step(Accumulator& gathered) {
   const std::span<const Tensor> sums = gathered.sums();
   if (!gathered.is_for(*this)) refuse_loss_scale();
-  step(sums, {}, gathered.count(), gathered.scale());
+  if (ops::tracer())
+    step_traced(sums, gathered.traced_count());
+  else
+    step(sums, {}, gathered.count(), gathered.scale());
   gathered.clear();
 }
 
 void Optimizer::step(std::span<const Tensor> gradients, double count) {
   refuse_loss_scale();
+  if (ops::tracer()) return step_traced(gradients, Tensor::scalar(count, DType::f64));
   step(gradients, {}, count, 1);
 }
 
@@ -263,7 +301,8 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
 }
 
 void Optimizer::count_step() {
-  const bool taken = !norm_ || std::isfinite(last_norm());
+  const Variable& told = outcome();
+  const bool taken = !told || std::isfinite(told.value().item<double>());
   if (taken) {
     ++*reinterpret_cast<std::int64_t*>(steps_.bytes());
   } else {
@@ -273,15 +312,41 @@ void Optimizer::count_step() {
   random::next_step();
 }
 
-// The rule of the step that begins, and the certainty that it can be counted.
-void Optimizer::prepare(std::span<std::byte> rule) {
+// The rule of the step that begins, after so many others of this function, and the certainty that
+// it can be counted.
+void Optimizer::prepare(std::span<std::byte> rule, int turn) {
   steps_.own();
   scale_.own();
   if (schedule_) {
-    lr_ = schedule_(steps());
+    lr_ = schedule_(steps() + turn);
     check_lr("the lr of the schedule", lr_);
   }
-  write_rule(rule, lr_, steps() + 1);
+  write_rule(rule, lr_, steps() + turn + 1);
+}
+
+// Gradients that somebody has walked back to: this part's, added to those of the parts before.
+void Optimizer::step_traced(std::span<const Tensor> gradients, const Tensor& count) {
+  ops::Tracer& tracer = *ops::tracer();
+  if (gradients.size() != params_.size())
+    throw Error(fmt::format("{}: {} gradients were given for {} parameters", rule_,
+                            gradients.size(), params_.size()));
+  const Tape::Pause nobody;
+  std::vector<Tensor> sums(gradients.begin(), gradients.end());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Tensor so_far = tracer.carried(params_[i].spec());
+    if (!sums[i]) continue;
+    const Spec& spec = params_[i].spec();
+    if (sums[i].spec() != spec &&
+        !(is_half(spec.dtype) && sums[i].spec() == Spec{spec.shape, DType::f32}))
+      throw Error(fmt::format("{}: the gradient of {} is {}, the parameter {}", rule_,
+                              params_[i].name(), to_string(sums[i].spec()), to_string(spec)));
+    const CategoryScope category(Category::gradients);
+    if (so_far) sums[i] = so_far + sums[i];
+  }
+  const Tensor examples = tracer.total(count);
+  tracer.carry(sums);
+  take_traced(sums, {examples, {}, {}});
+  if (Tape* tape = Tape::innermost()) tape->commit();
 }
 
 Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
@@ -307,26 +372,55 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   }
   const Loss whole{tracer.total(loss.sum), tracer.total(loss.count)};
   tracer.carry(sums);
+  take_traced(sums, {whole.count, seed, whole.sum});
+  tape.commit();
+  return whole;
+}
 
+void Optimizer::take_traced(std::span<const Tensor> sums, const Traced& of) {
+  ops::Tracer& tracer = *ops::tracer();
+  const std::size_t count = params_.size();
+  const int turn = tracer.stepped(this);
+  if (turn > 0 && outcome())
+    throw Error(fmt::format(
+        "{}: two steps in a compiled function, where one may be skipped (by clip_norm, a loss scale "
+        "or BadLoss::skip), so that the other is not known; compile a function for each",
+        rule_));
+  const BadLoss bad = of.loss ? bad_loss() : BadLoss::allow;
+  if (bad == BadLoss::skip && !outcome())
+    outcome_ = Variable(rule_ + ".outcome", Tensor::zeros({}, DType::f64), false,
+                        Category::optimizer);
+  Tensor step, loss;
   std::vector<Tensor> squares;
-  std::vector<const Tensor*> scaled = {&whole.count};
-  if (seed) scaled.push_back(&seed);
+  std::vector<const Tensor*> scaled = {&of.count};
+  if (of.seed) scaled.push_back(&of.seed);
+  if (bad != BadLoss::allow) {
+    step = tracer.before_step((rule_ + ".step").c_str(), {{}, DType::i64},
+                              [this, turn](std::span<std::byte> to) {
+                                const std::int64_t next = steps() + turn + 1;
+                                std::memcpy(to.data(), &next, sizeof next);
+                              });
+    loss = is_half(of.loss.dtype()) ? cast(of.loss, DType::f32) : of.loss;
+    scaled.push_back(&loss);
+    scaled.push_back(&step);
+  }
   if (norm_)
     for (std::size_t i = 0; i < count; ++i)
       if (sums[i]) squares.push_back(ops::apply(ops::SumOfSquares{}, sums[i]));
   for (const Tensor& s : squares) scaled.push_back(&s);
   const auto [scale, norm] =
-      ops::apply_all(ops::StepScale{clip_norm_, scale_.used()}, scaled);
+      ops::apply_all(ops::StepScale{clip_norm_, static_cast<bool>(of.seed), bad}, scaled);
 
   const Tensor rule =
       tracer.before_step(rule_.c_str(), {{static_cast<std::int64_t>(rule_bytes())}, DType::u8},
-                         [this, value = clip_value_, norm = clip_norm_](std::span<std::byte> to) {
+                         [this, turn, value = clip_value_,
+                          norm = clip_norm_](std::span<std::byte> to) {
                            if (clip_value_ != value || clip_norm_ != norm)
                              throw Error(fmt::format(
                                  "{}: clipping was changed after the step was compiled, which does "
                                  "not know of it; set it before, or compile anew",
                                  rule_));
-                           prepare(to);
+                           prepare(to, turn);
                          });
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {
@@ -342,10 +436,8 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
     for (std::size_t k = 0; k < kept.size(); ++k) kept[k].adopt(std::move(out[k]));
   }
   if (!any) throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
-  if (norm_) norm_.adopt(norm);
+  if (Variable told = outcome()) told.adopt(norm);
   tracer.after_step([this] { count_step(); });
-  tape.commit();
-  return whole;
 }
 
 }  // namespace ebb::optim

@@ -10,11 +10,13 @@
 #include <iosfwd>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/ops/loss.hpp"
 #include "ebb/plan/lower.hpp"
 
 namespace ebb {
@@ -75,6 +77,10 @@ struct CompileOptions {
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
   Approximate approximate = {};
+  // What a step does about a loss that is infinite or NaN: what the optimizer was told, without a
+  // word (Optimizer::on_bad_loss). It is known before anything is updated, but for a second step in
+  // one function: what stops that one leaves the first one's updates, and the step torn.
+  std::optional<BadLoss> bad_loss = {};
 };
 
 namespace plan {

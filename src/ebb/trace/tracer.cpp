@@ -63,13 +63,31 @@ class Noting final : public ops::Tracer, public VariableView {
   // Values known when a step begins.
   Tensor before_step(const char* name, const Spec& spec,
                      std::function<void(std::span<std::byte>)> fill) override {
-    trace.before.push_back({name, spec, std::move(fill)});
+    // Parts find theirs by its name, of which two optimizers may have the same.
+    std::string known = name;
+    const auto taken = [&](const Before& b) { return b.name == known; };
+    for (int n = 2; std::any_of(trace.before.begin(), trace.before.end(), taken); ++n)
+      known = fmt::format("{} ({})", name, n);
+    trace.before.push_back({known, spec, std::move(fill)});
     return fresh(spec, Kind::before, static_cast<Id>(trace.before.size()) - 1, Category::workspace);
   }
   void after_step(std::function<void()> done) override { trace.after.push_back(std::move(done)); }
   Tensor key() override {
-    if (!key_) key_ = fresh({{random::kKeySize}, DType::i64}, Kind::key, 0, Category::workspace);
+    const Spec spec{{random::kKeySize}, DType::i64};
+    if (!key_ && steps_ == 0) key_ = fresh(spec, Kind::key, 0, Category::workspace);
+    if (!key_)  // what is drawn after an optimizer's step is drawn in the next one
+      key_ = before_step("key", spec, [steps = steps_](std::span<std::byte> to) {
+        random::State now = random::state();
+        now.step += static_cast<std::uint64_t>(steps);
+        random::write_key(now, reinterpret_cast<std::int64_t*>(to.data()));
+      });
     return key_;
+  }
+  int stepped(const void* who) override {
+    ++steps_;
+    key_ = {};
+    random::next_step();
+    return taken_[who]++;
   }
 
   // Parts. Each sum has its place in `carry`, in the order in which they are asked for.
@@ -123,10 +141,6 @@ class Noting final : public ops::Tracer, public VariableView {
   void assign(const Variable& variable, Tensor to) override {
     value(variable);
     Held& held = variables_.at(variable);
-    if (held.assigned)
-      throw Error(
-          fmt::format("compile: variable {} is assigned twice in one step", variable.name()));
-    held.assigned = true;
     // An input, another variable or a view is copied here: at the end of the step it may not be
     // what it is now.
     const Id id = id_of(to);
@@ -134,8 +148,15 @@ class Noting final : public ops::Tracer, public VariableView {
       const Tape::Pause nobody;
       to = ops::apply(ops::Cast{to.dtype()}, to);
     }
-    trace.assigns.push_back({held.index, id_of(to)});
-    held.now = std::move(to);  // who reads on reads what it is now
+    // The last one counts; who reads on reads what it is now.
+    const auto of = [&](const Assign& a) { return a.variable == held.index; };
+    const auto old = std::find_if(trace.assigns.begin(), trace.assigns.end(), of);
+    if (old == trace.assigns.end())
+      trace.assigns.push_back({held.index, id_of(to)});
+    else
+      old->value = id_of(to);
+    held.now = std::move(to);
+    if (held.now.symbol()) held.now.handle()->trainable = variable.watched();
   }
 
   Id id_of(const Tensor& x) {
@@ -168,7 +189,6 @@ class Noting final : public ops::Tracer, public VariableView {
   struct Held {
     Id index = 0;
     Tensor now;
-    bool assigned = false;
   };
 
   bool made_of_scalars(const Value& v) const {
@@ -233,6 +253,8 @@ class Noting final : public ops::Tracer, public VariableView {
   bool finish_ = false;
   std::vector<std::size_t> open_;  // places in `carry` that were asked for and not filled
   Tensor key_;
+  int steps_ = 0;                     // of optimizers, so far
+  std::map<const void*, int> taken_;  // … by each of them
   std::unordered_map<std::uint64_t, Id> ids_;
   std::vector<Tensor> held_;     // per value
   std::vector<bool> of_batch_;   // per value: depends on the examples
