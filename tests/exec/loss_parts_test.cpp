@@ -1,4 +1,5 @@
 // The loss of a step in parts is that of the whole batch, to the bit; so is an evaluation's.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -84,7 +85,8 @@ struct Told {
   std::vector<float> weights;
 };
 
-Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false) {
+Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false,
+          bool rounded = false) {
   Net model{nn::Init(3)};
   optim::Sgd sgd(params(model), {.lr = 1});
   const Batch b = batch();
@@ -98,7 +100,8 @@ Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false)
     const Loss l = fn(b);
     out.loss = {l.sum, l.count};
   } else {
-    auto step = compile(spec_of(b), {.allow = Allow::same_bits, .split = rows > 0, .rows = rows}, fn);
+    const Allow allow = rounded ? Allow::same_gradient : Allow::same_bits;
+    auto step = compile(spec_of(b), {.allow = allow, .split = rows > 0, .rows = rows}, fn);
     const Loss l = step(b);
     out.loss = {l.sum, l.count};
     EXPECT_EQ(step.plan().split(), rows > 0);
@@ -126,13 +129,63 @@ TEST(LossParts, AnyPartsGiveTheLossOfTheWhole) {
     for (const bool train : {true, false}) {
       const Told whole = told(l.loss, train, 0, true);
       for (int trial = 0; trial < 5; ++trial) {
-        const auto rows = trial == 0 ? 2 : 2 + static_cast<std::int64_t>(draw() % (kRows - 2));
+        const auto rows = 1 + (trial == 0 ? 0 : static_cast<std::int64_t>(draw() % (kRows - 1)));
         SCOPED_TRACE(testing::Message() << "seed " << seed << ": " << l.name << ", parts of "
                                         << rows << " rows, " << (train ? "trained" : "evaluated"));
         expect_same(told(l.loss, train, rows), whole);
       }
       expect_same(told(l.loss, train, 0), whole);
     }
+}
+
+// What is made of several sums, which each go on by themselves.
+TEST(LossParts, AnythingMadeOfThemIsThatOfTheWhole) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 draw(seed);
+  for (int trial = 0; trial < 25; ++trial) {
+    std::vector<int> kinds, ways;
+    for (std::size_t n = 2 + draw() % 3; n > 0; --n) {
+      kinds.push_back(static_cast<int>(draw() % 5));
+      ways.push_back(static_cast<int>(draw() % 5));
+    }
+    const LossOf loss = [&](const Net& n, const Batch& b) {
+      const Tensor y = n(b["x"]);
+      const auto part = [&](int kind) -> Tensor {
+        switch (kind) {
+          case 0:
+            return mse(y, b["t"]).sum;
+          case 1:
+            return sparse_cross_entropy(y, b["y"]).sum;
+          case 2:
+            return sum(reshape(square(y), {y.dim(0), 2, 3}));
+          case 3:
+            return huber(tanh(y), b["t"], 0.2).sum;
+          default:
+            return loss_of(sum(exp(y), {1})).sum;
+        }
+      };
+      Tensor all = part(kinds[0]);
+      for (std::size_t i = 1; i < kinds.size(); ++i) {
+        const Tensor next = part(kinds[i]);
+        if (ways[i] == 0) all = all + next;
+        if (ways[i] == 1) all = 0.3 * all - next;
+        if (ways[i] == 2) all = (all + next * 2) / 3;
+        if (ways[i] == 3) all = -next + all * Tensor::scalar(0.7);
+        if (ways[i] == 4) all = next;
+      }
+      return Loss{all, mse(y, b["t"]).count};
+    };
+    const bool train = draw() % 2;
+    const auto rows = 1 + static_cast<std::int64_t>(draw() % (kRows - 1));
+    std::string text;
+    for (std::size_t i = 0; i < kinds.size(); ++i) text += fmt::format(" {}/{}", kinds[i], ways[i]);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", trial " << trial << ": parts of "
+                                    << rows << (train ? ", trained," : ",") << text);
+    // The gradients of several terms are added up part by part: up to rounding.
+    const Told whole = told(loss, train, 0, true), parts = told(loss, train, rows, false, true);
+    for (std::size_t i = 0; i < 2; ++i)
+      EXPECT_EQ(parts.loss[i].item(), whole.loss[i].item()) << i;
+  }
 }
 
 // An evaluation needs no more than training, whose parts it can have as well.

@@ -305,6 +305,34 @@ TEST(BadLoss, CompiledWholeAndInParts) {
     }
 }
 
+// A step that was skipped says nothing of those that other functions take.
+TEST(BadLoss, OfOneFunctionIsNotAnothers) {
+  Bad task(NAN);
+  const auto fn = [&](const Batch& b) { return task.minimize(b); };
+  auto plain = compile(task.spec(), {}, fn);
+  auto skips = compile(task.spec(), {.bad_loss = BadLoss::skip}, fn);
+  skips(task.bad);
+  plain(task.good);
+  {
+    Tape tape;
+    fn(task.good);
+  }
+  EXPECT_EQ(task.adam.steps(), 2);
+  EXPECT_EQ(task.adam.skipped(), 1);
+  skips(task.good);
+  EXPECT_EQ(task.adam.steps(), 3);
+}
+
+TEST(Steps, TwoOfOneOptimizerThatMaySkipAreRefused) {
+  Gan gan(2);
+  const Batch b = batch(0);
+  const std::string said = test::error_of([&] {
+    compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}}, {.bad_loss = BadLoss::skip},
+            [&](const Batch& in) { return gan.step(in); });
+  });
+  EXPECT_NE(said.find("two steps in a compiled function"), std::string::npos) << said;
+}
+
 // ---- what a Loss is ----
 
 TEST(OwnLoss, AddsScalesAndSaysItsMean) {

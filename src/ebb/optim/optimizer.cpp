@@ -297,12 +297,10 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
   if (scale != 0)
     update(entries_, {scale, clip_value_}, lr_, taken + 1, {scratch.data(), scratch_size});
-  count_step();
+  count_step(!norm_ || std::isfinite(norm));
 }
 
-void Optimizer::count_step() {
-  const Variable& told = outcome();
-  const bool taken = !told || std::isfinite(told.value().item<double>());
+void Optimizer::count_step(bool taken) {
   if (taken) {
     ++*reinterpret_cast<std::int64_t*>(steps_.bytes());
   } else {
@@ -381,12 +379,12 @@ void Optimizer::take_traced(std::span<const Tensor> sums, const Traced& of) {
   ops::Tracer& tracer = *ops::tracer();
   const std::size_t count = params_.size();
   const int turn = tracer.stepped(this);
-  if (turn > 0 && outcome())
+  const BadLoss bad = of.loss ? bad_loss() : BadLoss::allow;
+  if (turn > 0 && (norm_ || bad == BadLoss::skip))
     throw Error(fmt::format(
         "{}: two steps in a compiled function, where one may be skipped (by clip_norm, a loss scale "
         "or BadLoss::skip), so that the other is not known; compile a function for each",
         rule_));
-  const BadLoss bad = of.loss ? bad_loss() : BadLoss::allow;
   if (bad == BadLoss::skip && !outcome())
     outcome_ = Variable(rule_ + ".outcome", Tensor::zeros({}, DType::f64), false,
                         Category::optimizer);
@@ -436,8 +434,10 @@ void Optimizer::take_traced(std::span<const Tensor> sums, const Traced& of) {
     for (std::size_t k = 0; k < kept.size(); ++k) kept[k].adopt(std::move(out[k]));
   }
   if (!any) throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
-  if (Variable told = outcome()) told.adopt(norm);
-  tracer.after_step([this] { count_step(); });
+  Variable told = norm_ || bad == BadLoss::skip ? outcome() : Variable();
+  if (told) told.adopt(norm);
+  tracer.after_step(
+      [this, told] { count_step(!told || std::isfinite(told.value().item<double>())); });
 }
 
 }  // namespace ebb::optim

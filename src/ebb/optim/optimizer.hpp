@@ -104,7 +104,7 @@ class Optimizer {
   void refuse_loss_scale() const;
   void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
             double loss_scale);
-  void count_step();
+  void count_step(bool taken);
   void prepare(std::span<std::byte> rule, int turn);
   std::string rule_;
   std::vector<Variable> params_, masters_;    // empty handles where a parameter has none

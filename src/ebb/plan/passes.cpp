@@ -19,6 +19,14 @@ constexpr double kEffortForOrder = 0.01;  // where nothing but the order can cha
 constexpr double kTransferSeconds = 20e-6;
 constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
 
+// Whether each finds what the other leaves. The whole batch leaves nothing.
+bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
+  return std::equal(a.carry.begin(), a.carry.end(), b.carry.begin(), b.carry.end(),
+                    [](trace::Id x, trace::Id y) {
+                      return (x == trace::kNone) == (y == trace::kNone);
+                    });
+}
+
 }  // namespace
 
 Passes::Passes(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
@@ -126,6 +134,8 @@ std::optional<Traced> Passes::traced(std::int64_t rows, DType stored) const {
           trace::part_only(full, split_.result_carries, split_.assigned_in_parts));
     }
     result.passes.push_back(last == rows ? std::move(full) : part(last));
+    if (!carry_alike(result.passes.front(), result.passes.back()))
+      throw Error("which sums go on from part to part depends on how many rows there are");
   };
   if (rows == examples_) {
     all();
