@@ -16,6 +16,7 @@
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/functions.hpp"
 #include "ebb/exec/spill.hpp"
+#include "ebb/optim/optimizer.hpp"
 #include "ebb/plan/smaller.hpp"
 #include "ebb/tape/tape.hpp"
 
@@ -136,9 +137,25 @@ trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
   };
 }
 
+trace::Function minding_bad_losses(trace::Function fn, std::optional<BadLoss> bad) {
+  return [fn = std::move(fn), bad](std::span<const Tensor> inputs) {
+    const optim::BadLossScope scope(bad);
+    return fn(inputs);
+  };
+}
+
 }  // namespace
 
-std::vector<Tensor> to_tensors(const Loss& result) { return {result.sum, result.count}; }
+std::vector<Tensor> to_tensors(const Loss& result) {
+  result.check("compile");
+  return {result.sum, result.count};
+}
+std::vector<Tensor> to_tensors(const std::vector<Loss>& result) {
+  std::vector<Tensor> all;
+  for (const Loss& loss : result)
+    for (Tensor& t : to_tensors(loss)) all.push_back(std::move(t));
+  return all;
+}
 std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
@@ -153,7 +170,7 @@ class Compiled::State final : public Function {
         trace::Function fn, std::uint64_t dealing)
       : names(std::move(names)),
         options(settled(std::move(options))),
-        fn(std::move(fn)),
+        fn(minding_bad_losses(std::move(fn), this->options.bad_loss)),
         first(std::move(inputs)),
         machine(machine_for(this->options)) {
     if (this->options.memory.automatic) {

@@ -161,6 +161,21 @@ void ReduceOp<kFunction>::grad(Back& back) const {
   }
 }
 
+// As a SumTo, where that says the same: not of a vector, which it sums in the order of rows.
+template <Reduce kFunction>
+AnyOp ReduceOp<kFunction>::going_on(Specs in, int) const {
+  const Shape& x = in[0].shape;
+  std::uint32_t sums = 0;
+  const Shape to = reduced_shape(x, axes, keepdims);
+  if (kFunction != Reduce::sum || x.rank() < 2 || !repeated_axes(x, to, sums) || sums != axes)
+    return {};
+  return any_op(SumTo{to, true});
+}
+
+AnyOp SumTo::going_on(Specs, int) const {
+  return accumulate ? AnyOp() : any_op(SumTo{to, true});
+}
+
 Spec SumTo::shape(Specs in) const {
   const std::size_t expected = accumulate ? 2 : 1;
   if (in.size() != expected)

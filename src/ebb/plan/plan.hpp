@@ -10,6 +10,7 @@
 #include <iosfwd>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,7 @@
 
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/ops/loss.hpp"
 #include "ebb/plan/lower.hpp"
 
 namespace ebb {
@@ -83,6 +85,10 @@ struct CompileOptions {
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
   Approximate approximate = {};
+  // What a step does about a loss that is infinite or NaN: what the optimizer was told, without a
+  // word (Optimizer::on_bad_loss). It is known before anything is updated, but for a second step in
+  // one function: what stops that one leaves the first one's updates, and the step torn.
+  std::optional<BadLoss> bad_loss = {};
 };
 
 namespace plan {
@@ -145,6 +151,10 @@ struct Plan {
   std::int64_t examples = 0;
   std::vector<Spec> result_specs;
   std::vector<bool> result_carries;  // rows of the batch: parts stand one after the other
+  // Constants of a part's trace, before it is folded, that are the whole batch's (SplitAnswer), of so
+  // many.
+  std::vector<trace::Id> counts;
+  std::size_t part_constants = 0;
   std::uint64_t arena = 0;
   std::uint64_t resident = 0;                // of variables, where the others are spilled
   std::vector<std::uint64_t> carry_offsets;  // of sums over parts; at the start of the arena

@@ -496,7 +496,10 @@ class Planner {
     p.resident = p.programs.back().resident;
     p.arena = arena - p.resident;
     if (c.parts > 1) {
-      p.result_carries = passes_.split().result_carries;
+      const SplitAnswer& split = passes_.split();
+      for (const SplitAnswer::Count& count : split.counts) p.counts.push_back(count.constant);
+      p.part_constants = split.constants;
+      p.result_carries = split.result_carries;
       for (std::size_t i = 0; i < p.result_carries.size(); ++i)
         if (p.result_carries[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
     }
