@@ -9,8 +9,8 @@
 namespace ebb::ops {
 
 // x (…, width), weight (classes, width), labels (…) of i32 or i64[, sum so far ()] → sum, count.
-// Kept: the first three. Sum and gradients are f32 where x and the weight are of 16 bits, which are never widened as a whole.
-// With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
+// Kept: the first three. Sum and gradients are f32 where x and the weight are of 16 bits, which are
+// never widened as a whole. With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
 struct LinearCrossEntropy {
   static constexpr auto name = "linear_cross_entropy";
   static constexpr bool half = true;
@@ -36,8 +36,8 @@ struct LinearCrossEntropy {
 };
 
 // x, weight, labels, gradient of the sum ()[, dweight so far][, sum so far ()] → dweight, dx, sum,
-// count. The last two are made on the way, so that whoever wants them and the gradients need not run the op above.
-// Scratch is as above.
+// count. The last two are made on the way, so that whoever wants them and the gradients need not run
+// the op above. Scratch is as above.
 struct LinearCrossEntropyBackward {
   static constexpr auto name = "linear_cross_entropy_backward";
   static constexpr bool half = true;
