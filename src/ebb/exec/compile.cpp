@@ -14,6 +14,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/exec/disk_space.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/spill.hpp"
 #include "ebb/tape/tape.hpp"
@@ -190,6 +191,25 @@ plan::Machine machine_for(const CompileOptions& options) {
   return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
 }
 
+class NoRoomOnDisk : public Error {
+ public:
+  using Error::Error;
+};
+
+// Why a spill file of so many bytes cannot be made; nothing where it can.
+std::string no_room(std::uint64_t bytes, const std::string& directory) {
+  const std::uint64_t free = free_space(directory);
+  if (bytes == 0 || free == kUnknownSpace) return {};
+  const std::uint64_t others = space_for_others(free);
+  if (bytes + others <= free) return {};
+  return fmt::format(
+      "compile: the spill file of the plan takes {} ({} bytes) of the disk under \"{}\", where {} "
+      "({} bytes) are free, {} of them to be left to others; free some, name a larger disk by "
+      ".spill_directory or TMPDIR, or set .spill = false",
+      plan::enough(bytes), bytes, directory, to_string(ByteSize{free}), free,
+      to_string(ByteSize{others}));
+}
+
 trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
   return [names = std::move(names), fn = std::move(fn)](std::span<const Tensor> inputs) {
     return fn(Batch(names, {inputs.begin(), inputs.end()}));
@@ -252,6 +272,8 @@ struct Compiled::State {
       return add(inputs);
     } catch (const BudgetTooSmall&) {
       if (entries.empty()) throw;
+    } catch (const NoRoomOnDisk&) {  // their files take some of it
+      if (entries.empty()) throw;
     }
     entries.clear();
     arena.clear();
@@ -267,10 +289,27 @@ struct Compiled::State {
     around.others = held_beside_data() - arena.size();
     plan::Plan plan;
     const plan::Machine machine = machine_for(options);
+    CompileOptions allowed = options;
+    std::string refusal;  // of the disk; then there may be a way without a file
     for (;;) {
-      plan = plan::make_plan(traces, examples, options, around, machine);
+      try {
+        plan = plan::make_plan(traces, examples, allowed, around, machine);
+      } catch (const BudgetTooSmall& e) {
+        if (refusal.empty()) throw;
+        throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
+                                       refusal, plan::enough(e.minimum), e.minimum));
+      }
       const auto [mostly, at_most] = runtime(has_choices(options));
-      const std::uint64_t spill = Spilled(plan).memory();
+      const Spilled spilled(plan);
+      const std::uint64_t spill = spilled.memory();
+      plan.forecast.spilled = spilled.disk();
+      if (const std::string line =
+              no_room(plan.forecast.spilled, spill_directory(options.spill_directory));
+          !line.empty()) {
+        refusal = line;
+        allowed.spill = false;
+        continue;
+      }
       around.runtime = mostly + (spill ? kSpillCode : 0);
       if (at_most <= around.reserve && spill <= around.spill_memory) {
         if (spill) plan.forecast.process -= around.spill_memory - spill;

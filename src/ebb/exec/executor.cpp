@@ -164,6 +164,10 @@ std::uint64_t Spilled::memory() const {
   return any ? Spill::memory_bytes({}, Store::slots(variables, activations)) : 0;
 }
 
+std::uint64_t Spilled::disk() const {
+  return any ? Spill::file_bytes(Store::slots(variables, activations)) : 0;
+}
+
 void Executor::open_store(const CompileOptions& options) {
   const Spilled spilled(plan_);
   if (!spilled.any) return;

@@ -51,6 +51,7 @@ struct Spilled {
 
   explicit Spilled(const plan::Plan& plan);
   std::uint64_t memory() const;  // what its file needs in memory
+  std::uint64_t disk() const;    // what it takes of the disk
 };
 
 class Executor {

@@ -103,7 +103,7 @@ struct Forecast {
   std::string op;                                    // that runs at the peak
   double seconds = 0;                                // a step
   double unlimited_seconds = 0;
-  std::uint64_t spilled = 0;  // bytes in the file
+  std::uint64_t spilled = 0;  // bytes of the disk that the spill file takes
   double overhead() const { return unlimited_seconds > 0 ? seconds / unlimited_seconds - 1 : 0; }
   bool operator==(const Forecast&) const = default;
 };
