@@ -186,7 +186,9 @@ bool has_choices(const CompileOptions& o) {
 
 // The spill file's speed also where there is no budget: the smallest one is to be the same number.
 plan::Machine machine_for(const CompileOptions& options) {
-  const plan::Machine machine = plan::this_machine();
+  const std::uint64_t budget = options.memory.bytes, now = process::resident();
+  const plan::Machine machine =
+      plan::this_machine(budget == 0 ? plan::kAmple : budget > now ? budget - now : 0);
   if (!options.spill) return machine;
   return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
 }
@@ -312,7 +314,11 @@ struct Compiled::State {
       }
       around.runtime = mostly + (spill ? kSpillCode : 0);
       if (at_most <= around.reserve && spill <= around.spill_memory) {
-        if (spill) plan.forecast.process -= around.spill_memory - spill;
+        if (spill) {
+          plan.forecast.process -= around.spill_memory - spill;
+          plan.forecast.at_peak[static_cast<int>(Category::workspace)] -=
+              around.spill_memory - spill;
+        }
         break;
       }
       // A plan larger than most. Without a budget nothing was chosen by it.

@@ -109,7 +109,7 @@ std::array<Spec, 2> LinearCrossEntropy::shape(const Spec& x, const Spec& weight,
 }
 Cost LinearCrossEntropy::cost(const Spec& x, const Spec& weight, const Spec& labels) const {
   const double bytes = static_cast<double>(x.bytes() + weight.bytes() + labels.bytes());
-  return {product_flops(sizes(x, weight, false)), bytes};
+  return {product_flops(sizes(x, weight, false)), bytes, Work::product};
 }
 std::size_t LinearCrossEntropy::scratch(const Spec& x, const Spec& weight, const Spec&) const {
   return scratch_within(sizes(x, weight, false), kMostScratch);
@@ -164,7 +164,7 @@ Cost LinearCrossEntropyBackward::cost(Specs in) const {
   const Spec dx = computed_like(in[0]), dweight = computed_like(in[1]);
   const double bytes = static_cast<double>(in[0].bytes() + dx.bytes() + in[1].bytes()) +
                        (1.0 + dweight_so_far) * static_cast<double>(dweight.bytes());
-  return {3 * product_flops(sizes(in[0], in[1], true)), bytes};
+  return {3 * product_flops(sizes(in[0], in[1], true)), bytes, Work::product};
 }
 
 std::size_t LinearCrossEntropyBackward::scratch(Specs in) const {
@@ -214,7 +214,8 @@ std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDx::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes())};
+          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes()),
+          Work::product};
 }
 std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
   const auto s = sizes(in[0], in[1], true);
@@ -248,7 +249,8 @@ Spec LinearCrossEntropyDweight::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDweight::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes())};
+          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes()),
+          Work::product};
 }
 std::size_t LinearCrossEntropyDweight::some_rows_scratch(Specs in, std::int64_t some) const {
   auto s = sizes(in[0], in[1], true);
