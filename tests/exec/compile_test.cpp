@@ -262,8 +262,9 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
   for (const plan::Way& w : curve) {
     const plan::Plan plan = compile(data.spec(), budget_of(w.budget), fn).plan();
     EXPECT_LE(plan.way.budget, w.budget);
-    // Parts that are forecast to be a little faster than the whole batch are not believed to be.
-    EXPECT_LE(plan.way.seconds, 1.12 * w.seconds) << w.text() << " against " << plan.way.text();
+    // Parts that are forecast to be a little faster than the whole batch are not believed to be, and
+    // fewer sizes of them are looked at: by how much that matters depends on the machine's figures.
+    EXPECT_LE(plan.way.seconds, 1.15 * w.seconds) << w.text() << " against " << plan.way.text();
   }
 }
 

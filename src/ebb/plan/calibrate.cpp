@@ -187,7 +187,7 @@ void each_speed(Machine& one, const Machine& another, F&& f) {
 // One thread is measured well also where others use the machine: some short try has a core for
 // itself. All threads at once are not; where waking them takes too long to be the machine's own
 // doing, their speed follows from that of one.
-Machine measured(std::uint64_t room, bool* sound) {
+Machine measured(std::uint64_t room) {
   const bool memory = room >= 2 * kStreamed;
   const int threads = pool::threads();
   Machine m;
@@ -214,7 +214,7 @@ Machine measured(std::uint64_t room, bool* sound) {
     });
   }
   each_speed(m, m, [](double& x, double) { x = rounded(x); });
-  if (sound) *sound = quiet && memory;
+  m.sound = quiet && memory;
   return m;
 }
 

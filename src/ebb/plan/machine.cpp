@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -28,10 +29,17 @@
 namespace ebb::plan {
 namespace {
 
+constexpr double kUnsound = 3600;      // seconds, for which figures that are not sound will do
 constexpr double kForked = 256 << 10;  // below, kernels stay in the calling thread
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double age(const std::string& path) {  // seconds
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0) return kUnsound;
+  return std::difftime(std::time(nullptr), about.st_mtime);
 }
 
 std::string file_path() {
@@ -170,9 +178,9 @@ double Machine::seconds(const ops::Cost& cost) const {
 
 std::string to_string(const Machine& m) {
   std::string text = fmt::format(
-      "ebb-machine 4\nthreads {}\nbytes {:.17g}\ncache {:.17g}\nseconds_per_call "
+      "ebb-machine 4\nthreads {}\nsound {:d}\nbytes {:.17g}\ncache {:.17g}\nseconds_per_call "
       "{:.17g}\nseconds_per_fork {:.17g}\nspill_write {:.17g}\nspill_read {:.17g}\n",
-      m.threads, m.bytes, m.cache, m.seconds_per_call, m.seconds_per_fork, m.spill_write,
+      m.threads, m.sound, m.bytes, m.cache, m.seconds_per_call, m.seconds_per_fork, m.spill_write,
       m.spill_read);
   for (const Machine::Speed& s : m.speeds)
     text += fmt::format("speed {:.17g} {:.17g}\n", s.flops, s.cached);
@@ -181,14 +189,16 @@ std::string to_string(const Machine& m) {
 
 bool parse(const std::string& text, Machine& into) {
   Machine m;
-  int at = 0;
+  int at = 0, sound = 0;
   const int found = std::sscanf(text.c_str(),
-                                "ebb-machine 4 threads %d bytes %lf cache %lf seconds_per_call %lf "
-                                "seconds_per_fork %lf spill_write %lf spill_read %lf%n",
-                                &m.threads, &m.bytes, &m.cache, &m.seconds_per_call,
+                                "ebb-machine 4 threads %d sound %d bytes %lf cache %lf "
+                                "seconds_per_call %lf seconds_per_fork %lf spill_write %lf "
+                                "spill_read %lf%n",
+                                &m.threads, &sound, &m.bytes, &m.cache, &m.seconds_per_call,
                                 &m.seconds_per_fork, &m.spill_write, &m.spill_read, &at);
   const auto speed = [](double x) { return x > 1e6 && x < 1e18; };
-  bool sane = found == 7 && m.threads > 0 && speed(m.bytes) && m.cache >= 0 && m.cache < 1e12 &&
+  m.sound = sound != 0;
+  bool sane = found == 8 && m.threads > 0 && speed(m.bytes) && m.cache >= 0 && m.cache < 1e12 &&
               m.seconds_per_call >= 0 && m.seconds_per_call < 1 && m.seconds_per_fork >= 0 &&
               m.seconds_per_fork < 1 && m.spill_write > 1e3 && m.spill_read > 1e3 &&
               m.spill_write < 1e15 && m.spill_read < 1e15;
@@ -243,13 +253,13 @@ const Machine& this_machine(std::uint64_t room) {
   const std::string path = file_path();
   bool known = false;
   try {
-    known = !path.empty() && file_exists(path) && parse(read_file(path), machine);
+    known = !path.empty() && file_exists(path) && parse(read_file(path), machine) &&
+            (machine.sound || age(path) < kUnsound);
   } catch (const Error&) {  // a cache that cannot be read is measured again
   }
   if (!known || machine.threads != pool::threads()) {
-    bool sound = false;
-    machine = measured(room, &sound);
-    if (!path.empty() && sound) {
+    machine = measured(room);
+    if (!path.empty()) {
       try {
         make_directories(path.substr(0, path.find_last_of('/')));
         write_file(path, to_string(machine));

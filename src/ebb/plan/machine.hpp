@@ -18,6 +18,7 @@ struct Machine {
     bool operator==(const Speed&) const = default;
   };
   int threads = 1;
+  bool sound = true;  // nothing had to be guessed, for want of memory or as others used the machine
   std::array<Speed, ops::kWorks> speeds{};  // by kind of work
   double bytes = 10e9;                      // a second, to and from memory
   double cache = 1 << 20;                   // bytes of it, near the cores that the threads run on
@@ -37,8 +38,8 @@ inline constexpr std::uint64_t kAmple = std::numeric_limits<std::uint64_t>::max(
 
 // Measured in about a quarter of a second when first asked for, and kept in a small file
 // ($XDG_CACHE_HOME/ebb or ~/.cache/ebb; EBB_MACHINE names another, "off" measures anew), so that
-// plans are the same from start to start. `room`: bytes that the process may still take; what is
-// measured in little of it, or while others use the machine, is not kept.
+// plans are the same from start to start. `room`: bytes that the process may still take. What is not
+// sound is measured again after an hour.
 const Machine& this_machine(std::uint64_t room = kAmple);
 
 // With the speed of the disk under `directory`, measured in about a tenth of a second when first
@@ -46,9 +47,8 @@ const Machine& this_machine(std::uint64_t room = kAmple);
 Machine with_spill_speed(const Machine& machine, const std::string& directory);
 
 // Anew, on all threads: one op of each kind of work, in less than 1 MiB; and the speed of memory, in
-// some more where there is room for that (calibrate.cpp). Sound: nothing had to be guessed, for want
-// of memory or because others used the machine.
-Machine measured(std::uint64_t room = kAmple, bool* sound = nullptr);
+// some more where there is room for that (calibrate.cpp).
+Machine measured(std::uint64_t room = kAmple);
 
 std::string to_string(const Machine& m);  // the file's content
 bool parse(const std::string& text, Machine& into);
