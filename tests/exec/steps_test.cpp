@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "ebb/exec/compile.hpp"
@@ -138,6 +139,45 @@ void same_bits_as_eager(int rounds, std::int64_t width, bool spills) {
 TEST(Steps, OfTwoOptimizersHaveTheBitsOfEager) { same_bits_as_eager(1, 64, false); }
 TEST(Steps, OfOneOptimizerTwiceHaveTheBitsOfEager) { same_bits_as_eager(2, 64, false); }
 TEST(Steps, OfTwoOptimizersSpillTheirState) { same_bits_as_eager(1, 6000, true); }
+
+// Groups, a schedule, and an optimizer that moves after it was compiled: each turn has its own rate.
+TEST(Steps, OfAnOptimizerThatMovedGoOn) {
+  const auto train = [](bool eager) {
+    random::seed(7);
+    Two model(nn::Init(4), kData, 5);
+    const optim::Groups groups = {{"*.bias", {.lr_scale = 3, .weight_decay = 0}}};
+    std::optional<optim::AdamW> adam(std::in_place, params(model),
+                                     optim::AdamWOptions{.groups = groups});
+    adam->set_schedule([](std::int64_t step) { return 0.01 / static_cast<double>(1 + step); });
+    optim::AdamW* now = &*adam;
+    const auto fn = [&](const Batch& in) {
+      std::vector<Loss> losses;
+      for (int turn = 0; turn < 2; ++turn) {
+        Tape tape;
+        const Tensor y = model(in["x"]);
+        losses.push_back(now->minimize(loss_of(y * y)));
+      }
+      return losses;
+    };
+    const Batch b = batch(1);
+    std::optional<Step<std::vector<Loss>>> step;
+    if (!eager) step.emplace(compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}}, {}, fn));
+    All out;
+    const auto once = [&] {
+      for (const Loss& l : eager ? fn(b) : (*step)(b))
+        out.push_back({static_cast<float>(l.item())});
+    };
+    once();
+    optim::AdamW moved = std::move(*adam);
+    adam.reset();
+    now = &moved;
+    once();
+    EXPECT_EQ(moved.steps(), 4);
+    for (const auto& v : values(moved.params())) out.push_back(v);
+    return out;
+  };
+  EXPECT_EQ(train(false), train(true));
+}
 
 TEST(Steps, PartsAreRefusedWhereOneNeedsTheOther) {
   Gan gan;

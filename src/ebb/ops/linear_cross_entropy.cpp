@@ -110,7 +110,7 @@ std::array<Spec, 2> LinearCrossEntropy::shape(Specs in) const {
 }
 Cost LinearCrossEntropy::cost(Specs in) const {
   const double bytes = static_cast<double>(in[0].bytes() + in[1].bytes() + in[2].bytes());
-  return {product_flops(sizes(in[0], in[1], false)), bytes};
+  return {product_flops(sizes(in[0], in[1], false)), bytes, Work::product};
 }
 std::size_t LinearCrossEntropy::scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], false), kMostScratch);
@@ -170,7 +170,7 @@ Cost LinearCrossEntropyBackward::cost(Specs in) const {
   const Spec dx = computed_like(in[0]), dweight = computed_like(in[1]);
   const double bytes = static_cast<double>(in[0].bytes() + dx.bytes() + in[1].bytes()) +
                        (1.0 + dweight_so_far) * static_cast<double>(dweight.bytes());
-  return {3 * product_flops(sizes(in[0], in[1], true)), bytes};
+  return {3 * product_flops(sizes(in[0], in[1], true)), bytes, Work::product};
 }
 
 std::size_t LinearCrossEntropyBackward::scratch(Specs in) const {
@@ -225,7 +225,8 @@ std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDx::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes())};
+          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes()),
+          Work::product};
 }
 std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
   const auto s = sizes(in[0], in[1], true);
@@ -259,7 +260,8 @@ Spec LinearCrossEntropyDweight::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDweight::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes())};
+          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes()),
+          Work::product};
 }
 std::size_t LinearCrossEntropyDweight::some_rows_scratch(Specs in, std::int64_t some) const {
   auto s = sizes(in[0], in[1], true);

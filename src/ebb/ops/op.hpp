@@ -51,9 +51,25 @@
 
 namespace ebb::ops {
 
+// What a call's time goes into: a machine is measured by each of these, since one speed does not tell
+// them all.
+enum class Work : std::uint8_t {
+  elementwise,  // arithmetic on elements, copies, updates
+  product,      // of matrices
+  convolution,
+  depthwise,  // a convolution of few channels a group
+  attention,
+  cell,    // recurrent: one time after the other
+  rows,    // norms, softmax, losses, reductions, windows
+  gather,  // rows by index
+  scatter  // sums into rows by index
+};
+inline constexpr int kWorks = 9;
+
 struct Cost {
   double flops = 0;  // multiply-adds count 2
   double bytes = 0;  // read and written
+  Work work = Work::elementwise;
 };
 
 // A tensor as a kernel call sees it.

@@ -17,7 +17,6 @@ namespace {
 constexpr std::size_t kManyCalls = 1500;  // from here on sizes are never fine
 constexpr double kEffortForOrder = 0.01;  // where nothing but the order can change
 constexpr double kTransferSeconds = 20e-6;
-constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
 
 // Whether each finds what the other leaves. The whole batch leaves nothing.
 bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
@@ -218,7 +217,7 @@ Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
   o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
   o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
   o.spill.seconds_per_transfer = kTransferSeconds;
-  o.spill.busy = kSpillCpu * std::min(machine_.spill_write, machine_.spill_read);
+  o.spill.busy = machine_.spill_busy * std::min(machine_.spill_write, machine_.spill_read);
   s.frontier = search(s.lowered.graph, o);
   return s;
 }

@@ -95,6 +95,7 @@ class Smaller {
     p.examples = examples;
     p.programs.clear();
     p.runs.clear();
+    p.forecast.measured = {};
     const trace::Trace whole =
         trace::simplified(trace_rows_(examples, trace::Part::whole));
     p.result_specs.clear();
