@@ -80,9 +80,9 @@ template <class Struct>
 std::string to_line(Struct s) {
   std::string out;
   s.each([&](const char* name, auto& value) {
-    out += (out.empty() ? "{" : ", ") + quoted(name) + ": ";
+    out += (out.empty() ? "{" : ", ") + zoo::quoted(name) + ": ";
     constexpr bool text = std::is_same_v<std::decay_t<decltype(value)>, std::string>;
-    out += text ? quoted(field_text(value)) : field_text(value);
+    out += text ? zoo::quoted(field_text(value)) : field_text(value);
   });
   return out + "}";
 }
@@ -91,7 +91,7 @@ template <class Struct>
 Struct from_line(const std::string& line) {
   Struct s;
   s.each([&](const char* name, auto& value) {
-    const std::string key = quoted(name) + ": ";
+    const std::string key = zoo::quoted(name) + ": ";
     std::size_t at = line.find(key);
     if (at == line.npos) return;
     at += key.size();

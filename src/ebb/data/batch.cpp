@@ -78,6 +78,12 @@ BatchSpec BatchSpec::dealt_with(std::uint64_t bytes) const {
   return out;
 }
 
+BatchSpec BatchSpec::with_last(std::int64_t rows) const {
+  BatchSpec out = *this;
+  out.last_rows_ = rows;
+  return out;
+}
+
 memory::Promise& data::promise() {
   static auto* const promise = new memory::Promise("batches of data sets");  // outlives them
   return *promise;

@@ -64,9 +64,15 @@ class BatchSpec : public Named<Spec> {
   BatchSpec dealt_with(std::uint64_t bytes) const;
   std::uint64_t dealing_bytes() const { return dealing_bytes_; }
 
+  // That among them are batches of so many rows, such as an epoch's last one: planned before the first
+  // step, too.
+  BatchSpec with_last(std::int64_t rows) const;
+  std::int64_t last_rows() const { return last_rows_; }  // 0: none is known
+
  private:
   BatchSpec with_axis(int axis, std::int64_t size) const;
   std::uint64_t dealing_bytes_ = 0;  // 0: the program makes them
+  std::int64_t last_rows_ = 0;
 };
 
 namespace data {

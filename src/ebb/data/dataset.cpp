@@ -136,7 +136,10 @@ BatchSpec Dataset::spec() const {
   const std::int64_t rows = drop_last_ ? batch_rows_ : std::min(batch_rows_, size());
   std::vector<Spec> specs;
   for (const Source& c : columns_) specs.push_back(c.spec(rows));
-  return BatchSpec(names_, std::move(specs)).dealt_with(walking_bytes() + (ahead_ ? kThread : 0));
+  const std::int64_t last = drop_last_ ? 0 : size() % batch_rows_;
+  return BatchSpec(names_, std::move(specs))
+      .dealt_with(walking_bytes() + (ahead_ ? kThread : 0))
+      .with_last(last < rows ? last : 0);
 }
 
 Batch Dataset::all() const { return gather(nullptr, 0, size()); }

@@ -17,6 +17,7 @@
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/functions.hpp"
 #include "ebb/exec/spill.hpp"
+#include "ebb/nn/layers.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/plan/smaller.hpp"
 #include "ebb/tape/tape.hpp"
@@ -161,8 +162,10 @@ trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
   };
 }
 
-trace::Function minding_bad_losses(trace::Function fn, std::optional<BadLoss> bad) {
-  return [fn = std::move(fn), bad](std::span<const Tensor> inputs) {
+// Whenever it is traced, layers act as they did when it was compiled, and bad losses are as it says.
+trace::Function as_compiled(trace::Function fn, std::optional<BadLoss> bad) {
+  return [fn = std::move(fn), bad, training = nn::training()](std::span<const Tensor> inputs) {
+    const nn::Evaluation mode(!training);
     const optim::BadLossScope scope(bad);
     return fn(inputs);
   };
@@ -194,7 +197,7 @@ class Compiled::State final : public Function {
         trace::Function fn, std::uint64_t dealing)
       : names(std::move(names)),
         options(settled(std::move(options))),
-        fn(minding_bad_losses(std::move(fn), this->options.bad_loss)),
+        fn(as_compiled(std::move(fn), this->options.bad_loss)),
         first(std::move(inputs)),
         machine(machine_for(this->options)) {
     if (this->options.memory.automatic) {
@@ -248,7 +251,7 @@ class Compiled::State final : public Function {
     Functions& all = Functions::all();
     const auto hold = all.lock();
     keep_plans(1);
-    const auto planned = [&] { all.make(*this, [&] { add(inputs, false); }); };
+    const auto planned = [&] { all.make(*this, [&](bool small) { add(inputs, small); }); };
     try {
       planned();
     } catch (const BudgetTooSmall&) {
@@ -305,6 +308,8 @@ class Compiled::State final : public Function {
   }
 
   bool derive(const Entry& from, const std::vector<Spec>& inputs) {
+    const memory::Planning planning;
+    const memory::Drawing draws(Functions::all().promise());
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     // Under a budget no more of them than there is heap set aside for.
     if (Budget::now())
@@ -356,7 +361,7 @@ class Compiled::State final : public Function {
       }
       if (reserve == 0) reserve = around.reserve;
       o.memory.bytes = Budget::now();
-      if (small && o.memory.bytes)
+      if (small && o.memory.bytes && inputs == first)
         o.memory.bytes = std::min(o.memory.bytes, common + smallest.bytes);
       try {
         plan = plan::make_plan(traces, examples, o, around, machine);
@@ -439,7 +444,8 @@ std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptio
 }
 
 Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
-                   CompileOptions options, trace::Function fn, std::uint64_t dealing) {
+                   CompileOptions options, trace::Function fn, std::uint64_t dealing,
+                   std::int64_t last_rows) {
   Functions& all = Functions::all();
   const auto hold = all.lock();
   state_ = std::make_unique<State>(std::move(names), std::move(inputs), std::move(options),
@@ -447,6 +453,10 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   all.add(*state_);
   try {
     state_->make(state_->first);
+    if (last_rows > 0 && examples_of(state_->first) > last_rows) {
+      state_->find(with_rows(state_->first, last_rows));
+      state_->find(state_->first);
+    }
   } catch (...) {
     all.remove(*state_);
     throw;
@@ -456,7 +466,8 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
 
 Compiled::Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn)
     : Compiled(spec.shared_names(), spec.values(), std::move(options),
-               on_tensors(spec.shared_names(), std::move(fn)), spec.dealing_bytes()) {}
+               on_tensors(spec.shared_names(), std::move(fn)), spec.dealing_bytes(),
+               spec.last_rows()) {}
 
 Compiled::~Compiled() {
   if (state_) Functions::all().remove(*state_);

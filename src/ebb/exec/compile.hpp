@@ -9,7 +9,7 @@
 // The function is called with symbols when a shape is first seen, and never with data: it says what
 // to compute. It may give back a Loss, a Tensor, or several of either. A step with an optimizer, an
 // evaluation and gradients by inputs (`gradients`) are compiled alike. Layers act as training or
-// evaluation says when a shape is first seen, so compile one step for each. Random draws go on with the
+// evaluation said when it was compiled, so compile one step for each. Random draws go on with the
 // optimizer's steps: without one, every call draws the same until random::next_step().
 #pragma once
 
@@ -34,9 +34,10 @@ using OnBatch = std::function<std::vector<Tensor>(const Batch&)>;
 // arena.
 class Compiled {
  public:
-  // `dealing`: bytes that dealing out its inputs takes; 0: the program makes them itself.
+  // `dealing`: bytes that dealing out its inputs takes; 0: the program makes them itself. `last_rows`:
+  // of the last batch of an epoch, where that is smaller; 0: none is known.
   Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
-           trace::Function fn, std::uint64_t dealing = 0);
+           trace::Function fn, std::uint64_t dealing = 0, std::int64_t last_rows = 0);
   Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn);
   ~Compiled();
   Compiled(Compiled&&) noexcept;

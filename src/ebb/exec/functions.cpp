@@ -150,7 +150,7 @@ bool Functions::replan_others(const Function& function, bool smallest) {
   return true;
 }
 
-void Functions::make(Function& function, const std::function<void()>& plan) {
+void Functions::make(Function& function, const std::function<void(bool)>& plan) {
   const memory::Planning plans;
   const std::uint64_t budget = Budget::now();
   if (budget) arenas_.clear_idle();  // planning takes memory, too
@@ -159,14 +159,14 @@ void Functions::make(Function& function, const std::function<void()>& plan) {
     runtime::drop_code();
   };
   if (budget == 0) {
-    plan();
+    plan(false);
     return made();
   }
   std::string why;
   std::uint64_t wanted = 0;
-  const auto planned = [&] {
+  const auto planned = [&](bool smallest) {
     try {
-      plan();
+      plan(smallest);
       return true;
     } catch (const BudgetTooSmall& e) {
       why = e.what();
@@ -175,16 +175,12 @@ void Functions::make(Function& function, const std::function<void()>& plan) {
     }
   };
   const bool alone = functions_.size() == 1 && functions_[0] == &function;
-  if (planned() && (alone || (replan_others(function, false) && fit()))) return made();
+  if (planned(false) && (alone || (replan_others(function, false) && fit()))) return made();
   if (!alone) {
-    // All others as small as they can be, then as fast as that leaves room for.
-    for (Function* f : functions_) f->forget_plans();
-    if (replan_others(function, true) && planned() && fit()) return made();
-    function.forget_plans();
-    try {
-      function.plan_anew(true);
-      if (replan_others(function, true) && planned() && fit()) return made();
-    } catch (const BudgetTooSmall&) {
+    // All others as small as they can be; then this one, too.
+    for (const bool smallest : {false, true}) {
+      for (Function* f : functions_) f->forget_plans();
+      if (replan_others(function, true) && planned(smallest) && fit()) return made();
     }
     for (Function* f : functions_) f->forget_plans();
   }

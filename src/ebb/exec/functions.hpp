@@ -46,9 +46,10 @@ class Functions {
   void add(Function& function);
   void remove(Function& function) noexcept;
 
-  // `plan` gives the function a plan more, and is called again where others have made room for it.
-  // Throws BudgetTooSmall, and then all others have what they had.
-  void make(Function& function, const std::function<void()>& plan);
+  // `plan` gives the function a plan more, as fast as there is room for or the smallest, and is called
+  // again where others have made room for it. Throws BudgetTooSmall, and then nobody has a plan: all are
+  // made when they are wanted next.
+  void make(Function& function, const std::function<void(bool smallest)>& plan);
 
   // What stands around a plan of the function, and how much of that is shared or others'.
   plan::Surroundings around(const Function& function) const;

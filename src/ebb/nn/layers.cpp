@@ -36,7 +36,7 @@ const Tensor& or_none(const Variable& v) {
 }  // namespace
 
 bool training() { return is_training; }
-Evaluation::Evaluation() : before_(is_training) { is_training = false; }
+Evaluation::Evaluation(bool evaluate) : before_(is_training) { is_training = !evaluate; }
 Evaluation::~Evaluation() { is_training = before_; }
 
 const Variable& Cloned::of(const Variable& v) {

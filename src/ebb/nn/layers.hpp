@@ -26,7 +26,7 @@ bool training();
 
 class Evaluation {
  public:
-  Evaluation();
+  explicit Evaluation(bool evaluate = true);  // false: training, inside of another
   ~Evaluation();
   Evaluation(const Evaluation&) = delete;
   Evaluation& operator=(const Evaluation&) = delete;

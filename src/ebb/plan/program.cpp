@@ -16,10 +16,14 @@ constexpr std::size_t kNowhere = ~std::size_t{0};
 }  // namespace
 
 Program packed(const Searched& s, std::uint64_t load, std::uint64_t carry) {
+  return packed(s.trace, s.lowered, s.frontier->at(load), carry);
+}
+
+Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint64_t carry) {
   Program p;
-  p.trace = s.trace;
-  p.lowered = s.lowered;
-  p.schedule = s.frontier->at(load);
+  p.trace = std::move(trace);
+  p.lowered = std::move(lowered);
+  p.schedule = std::move(schedule);
   const bool spills = p.schedule.written + p.schedule.read > 0 || !p.lowered.streams.empty();
   std::vector<bool> read(p.schedule.instances.size());
   for (const Step& step : p.schedule.steps)

@@ -22,6 +22,7 @@ constexpr std::uint64_t paged(std::uint64_t bytes) { return (bytes + kPage - 1) 
 
 // The fastest schedule of at most `load`; the arena begins with `carry` bytes of sums over parts.
 Program packed(const Searched& searched, std::uint64_t load, std::uint64_t carry);
+Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint64_t carry);
 std::vector<Program> packed(std::span<const Searched> passes, std::uint64_t load,
                             std::uint64_t carry);
 

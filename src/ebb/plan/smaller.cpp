@@ -54,26 +54,33 @@ bool same_calls(const Program& larger, const trace::Trace& t, const Lowered& low
   return true;
 }
 
-// The larger program's schedule and places, for a trace that makes the same calls.
-std::optional<Program> in_place_of(const Program& larger, Searched ready) {
+// The larger program's schedule and places, for a trace that makes the same calls; the arena begins
+// with `carry` bytes of sums over parts.
+std::optional<Program> in_place_of(const Program& larger, Searched ready, std::uint64_t carry,
+                                   std::uint64_t most) {
   if (!same_calls(larger, ready.trace, ready.lowered)) return std::nullopt;
-  Program p;
-  p.schedule = larger.schedule;
-  for (Step& step : p.schedule.steps) {
+  Schedule schedule = larger.schedule;
+  bool fits = true;
+  for (Step& step : schedule.steps) {
     if (step.kind != Step::Kind::run) continue;
     const Node& node = ready.lowered.graph.nodes[step.node];
-    if (node.scratch <= step.scratch) {
-      step.scratch = node.scratch;
-    } else if (node.tiles.empty() || node.tiles.back().scratch > step.scratch) {
-      return std::nullopt;
-    }
+    const std::uint64_t least = node.tiles.empty() ? node.scratch : node.tiles.back().scratch;
+    fits &= least <= step.scratch;
+    step.scratch = std::min(node.scratch, std::max(step.scratch, least));
   }
-  p.trace = std::move(ready.trace);
-  p.lowered = std::move(ready.lowered);
-  p.offsets = larger.offsets;
-  p.scratch = larger.scratch;
-  p.arena = larger.arena;
-  p.resident = larger.resident;
+  Program p;
+  if (fits) {
+    p.trace = std::move(ready.trace);
+    p.lowered = std::move(ready.lowered);
+    p.schedule = std::move(schedule);
+    p.offsets = larger.offsets;
+    p.scratch = larger.scratch;
+    p.arena = larger.arena;
+    p.resident = larger.resident;
+  } else {
+    p = packed(std::move(ready.trace), std::move(ready.lowered), std::move(schedule), carry);
+    if (p.arena > most) return std::nullopt;
+  }
   p.first_slot = larger.first_slot;
   p.result_index = larger.result_index;
   return p;
@@ -125,7 +132,8 @@ class Smaller {
   bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t row0, std::int64_t rows,
            std::int64_t times) const {
     std::optional<Program> program =
-        in_place_of(larger, ready(std::move(t), levers_, options_.fuse, machine_));
+        in_place_of(larger, ready(std::move(t), levers_, options_.fuse, machine_),
+                    larger_.carry_bytes, larger_.arena);
     if (!program) return false;
     for (std::int64_t i = 0; i < times; ++i)
       p.runs.push_back({static_cast<int>(p.programs.size()), row0 + i * rows, rows});
