@@ -54,7 +54,8 @@ void Accumulator::check_room() const {
 // The scale of the first part is that of all: a step in between may change the optimizer's.
 void Accumulator::begin(const random::State& draws) {
   draws_ = draws;
-  scale_ = optimizer_ ? static_cast<float>(Optimizer::at(optimizer_).loss_scale()) : 1;  // as minimize() has it
+  // As minimize() has it.
+  scale_ = optimizer_ ? static_cast<float>(Optimizer::at(optimizer_).loss_scale()) : 1;
 }
 
 void check_distinct(const char* who, std::span<const Variable> params) {
