@@ -252,16 +252,17 @@ class Compiled::State final : public Function {
     const auto hold = all.lock();
     keep_plans(1);
     const auto planned = [&] { all.make(*this, [&](bool small) { add(inputs, small); }); };
+    const auto again = [&] {
+      if (entries.empty()) throw;
+      entries.clear();
+      planned();
+    };
     try {
       planned();
     } catch (const BudgetTooSmall&) {
-      if (entries.empty()) throw;
-      entries.clear();
-      planned();
+      again();
     } catch (const NoRoomOnDisk&) {  // their files take some of it
-      if (entries.empty()) throw;
-      entries.clear();
-      planned();
+      again();
     }
     for (Entry& e : entries) e.executor->set_most_arena(all.most_arena(*this, e.need));
   }
