@@ -122,13 +122,38 @@ TEST(Compile, EveryBudgetGivesTheSameBits) {
 // What the forecast says is alive at the peak adds up to the peak.
 TEST(Compile, TheForecastAddsUp) {
   const Data data(256);
-  for (const std::int64_t rows : {256, 64}) {
-    const plan::Plan p = compiled(data, {.spill = false, .rows = rows}).plan;
-    std::uint64_t sum = p.forecast.runtime;
-    for (const std::uint64_t bytes : p.forecast.at_peak) sum += bytes;
-    EXPECT_LE(sum, p.forecast.process + 4096) << p;  // each buffer's is rounded up
-    EXPECT_GE(sum + p.arena / 100 + 8192, p.forecast.process) << p;  // what packing adds
+  const Tensor mine = Tensor::zeros({1 << 18}, DType::f32);  // the program's, and no data
+  const std::uint64_t minimum = compiled(data, {}).plan.minimum;
+  const CompileOptions ways[] = {{.spill = false, .rows = 256},
+                                 {.spill = false, .rows = 64},
+                                 {},
+                                 {.memory = ByteSize{minimum + (256 << 10)}}};
+  for (const CompileOptions& way : ways) {
+    const plan::Plan p = compiled(data, way).plan;
+    const plan::Forecast& f = p.forecast;
+    std::uint64_t sum = f.runtime + f.others + f.gaps;
+    for (const std::uint64_t bytes : f.at_peak) sum += bytes;
+    EXPECT_EQ(sum, f.process) << p;
+    EXPECT_LE(f.gaps, p.arena / 50 + 16384) << p;  // what packing adds
+    EXPECT_GE(f.others, mine.spec().bytes()) << p;
+    EXPECT_LT(f.at_peak[static_cast<int>(Category::data)], std::uint64_t{1} << 20) << p;
   }
+}
+
+// What steps took stands beside what they were to take.
+TEST(Compile, ThePlanSaysWhatStepsTook) {
+  const Variable w("w", Tensor::full({8}, 1.0));
+  auto step =
+      compile({{"x", {{4, 8}, DType::f32}}}, {}, [&](const Batch& b) { return b["x"] * w; });
+  EXPECT_EQ(to_string(step.plan()).find("measured"), std::string::npos);
+  const double forecast = step.plan().forecast.seconds;
+  const Batch batch{{"x", Tensor::zeros({4, 8}, DType::f32)}};
+  for (int i = 0; i < 3; ++i) step(batch);
+  EXPECT_EQ(step.plan().forecast.measured.steps, 3u);
+  EXPECT_GT(step.plan().forecast.measured.seconds, 0);
+  EXPECT_EQ(step.plan().forecast.seconds, forecast);
+  EXPECT_NE(to_string(step.plan()).find("over 3 steps"), std::string::npos) << step.plan();
+  EXPECT_NE(step.plan().json().find("\"measured_steps\": 3"), std::string::npos);
 }
 
 // A budget nobody named: what the machine has, and the plan says whose word that is.
@@ -237,8 +262,9 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
   for (const plan::Way& w : curve) {
     const plan::Plan plan = compile(data.spec(), budget_of(w.budget), fn).plan();
     EXPECT_LE(plan.way.budget, w.budget);
-    // Parts that are forecast to be a little faster than the whole batch are not believed to be.
-    EXPECT_LE(plan.way.seconds, 1.12 * w.seconds) << w.text() << " against " << plan.way.text();
+    // Parts that are forecast to be a little faster than the whole batch are not believed to be, and
+    // fewer sizes of them are looked at: by how much that matters depends on the machine's figures.
+    EXPECT_LE(plan.way.seconds, 1.15 * w.seconds) << w.text() << " against " << plan.way.text();
   }
 }
 

@@ -5,11 +5,14 @@
 
 #include <filesystem>
 
+#include <sys/stat.h>
+
 #include <cstring>
 
 #include "ebb/base/file.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
+#include "ebb/exec/disk_space.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
@@ -19,6 +22,7 @@
 namespace ebb {
 namespace {
 
+using file_faults::Call;
 using file_faults::Fault;
 
 struct Deep {  // 6 layers of 256: 256 KiB each, worth a transfer
@@ -78,6 +82,81 @@ TEST(SpillFaults, TheSmallestPlanSpillsAndGivesTheSameBits) {
   ASSERT_GT(spilled.plan().way.written, 0u);
   for (int i = 0; i < 4; ++i) spilled(tight.batch);
   EXPECT_EQ(loose.bytes(), tight.bytes());
+}
+
+// What parameters and optimizer state begin with, the file makes when it is read.
+TEST(SpillFaults, CompilingWritesNoFirstValues) {
+  CompileOptions options = kSpilling;
+  options.memory = ByteSize{smallest()};
+  Trial run;
+  const std::uint64_t before = file_faults::count(Call::write);
+  auto step = run.compiled(options);
+  ASSERT_TRUE(step.plan().way.state_spilled);
+  EXPECT_LE(file_faults::count(Call::write), before + 2);
+}
+
+// Of files without a name.
+std::uint64_t bytes_on_disk() {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    struct stat about {};
+    if (::stat(entry.path().c_str(), &about) == 0 && S_ISREG(about.st_mode) && about.st_nlink == 0)
+      bytes += static_cast<std::uint64_t>(about.st_size);
+  }
+  return bytes;
+}
+
+TEST(SpillDisk, ThePlanSaysWhatTheFileTakes) {
+  CompileOptions options = kSpilling;
+  options.memory = ByteSize{smallest()};
+  Trial run;
+  const std::uint64_t before = bytes_on_disk();
+  auto step = run.compiled(options);
+  const plan::Plan& plan = step.plan();
+  EXPECT_GT(plan.forecast.spilled, 0u);
+  EXPECT_EQ(plan.forecast.spilled, bytes_on_disk() - before);
+  const std::string bytes = std::to_string(plan.forecast.spilled);
+  EXPECT_NE(to_string(plan).find("of the disk (" + bytes + " bytes)"), std::string::npos);
+  EXPECT_NE(plan.json().find("\"spilled\": " + bytes), std::string::npos);
+}
+
+TEST(SpillDisk, ADiskWithoutRoomIsRefusedBeforeItIsFilled) {
+  CompileOptions options = kSpilling;
+  options.memory = ByteSize{smallest()};
+  std::uint64_t needed = 0;
+  {
+    Trial run;
+    needed = run.compiled(options).plan().forecast.spilled;
+  }
+  const std::uint64_t enough = needed + exec::space_for_others(0);
+  {
+    const exec::PretendedSpace space(enough);
+    Trial run;
+    EXPECT_NO_THROW(run.compiled(options));
+  }
+  const exec::PretendedSpace space(enough - 1);
+  Trial run;
+  try {
+    run.compiled(options);
+    ADD_FAILURE() << "not refused";
+  } catch (const Error& e) {
+    const std::string line = e.what();
+    EXPECT_EQ(line.find('\n'), std::string::npos);
+    EXPECT_NE(line.find(std::to_string(needed) + " bytes"), std::string::npos) << line;
+    EXPECT_NE(line.find(std::to_string(enough - 1) + " bytes"), std::string::npos) << line;
+    EXPECT_NE(line.find(exec::spill_directory("")), std::string::npos) << line;
+    EXPECT_NE(line.find("without the file the smallest budget"), std::string::npos) << line;
+  }
+  // Where there is another way, it is taken.
+  std::uint64_t more = 0;
+  {
+    Trial other;
+    CompileOptions kept = kSpilling;
+    kept.spill = false;
+    more = other.compiled(kept).plan().minimum + (std::uint64_t{256} << 10);
+  }
+  options.memory = ByteSize{more};
+  EXPECT_EQ(run.compiled(options).plan().forecast.spilled, 0u);
 }
 
 int open_files() {

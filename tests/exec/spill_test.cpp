@@ -290,6 +290,52 @@ TEST_P(SpillTest, GenerationsSwitchTogetherOrNotAtAll) {
   }
 }
 
+// Element i begins as i.
+class Counted final : public First {
+ public:
+  void fill(std::span<std::byte> to, std::uint64_t element) const override {
+    for (std::size_t i = 0; i < to.size() / 4; ++i) {
+      const auto value = static_cast<std::uint32_t>(element + i);
+      std::memcpy(to.data() + 4 * i, &value, 4);
+    }
+  }
+  bool lasting() const override { return true; }
+};
+
+TEST_P(SpillTest, WhatASlotBeginsWithIsNeverWritten) {
+  constexpr std::size_t kBytes = 5 * kMiB / 4 + 100;
+  const std::uint64_t writes = file_faults::count(Call::write);
+  Spill spill(options(),
+              std::vector<SpillSlot>{{kBytes, true, std::make_shared<Counted>(), 4}, {kBytes}});
+  EXPECT_LE(file_faults::count(Call::write), writes + 1);  // a page, to see whether it can be
+  Bytes first(kBytes), found(kBytes), written(kBytes);
+  Counted().fill(first.span(), 0);
+  written.fill(3);
+  get(spill, 0, found);
+  EXPECT_TRUE(found == first);
+  Bytes part(kMiB);
+  spill.read_now(0, 16 * kKiB, part.span());
+  EXPECT_EQ(std::memcmp(part.span().data(), first.span().data() + 16 * kKiB, kMiB), 0);
+
+  // A part of it written: the rest of the granule is what it was.
+  spill.write_now(0, 300 * kKiB, written.part(300 * kKiB, 10 * kKiB));
+  Bytes mixed(kBytes);
+  std::memcpy(mixed.span().data(), first.span().data(), kBytes);
+  std::memcpy(&mixed[300 * kKiB], &written[300 * kKiB], 10 * kKiB);
+  get(spill, 0, found);
+  EXPECT_TRUE(found == mixed);
+  spill.rollback();
+  get(spill, 0, found);
+  EXPECT_TRUE(found == first);
+
+  put(spill, 0, written);
+  spill.commit();
+  spill.rollback();
+  get(spill, 0, found);
+  EXPECT_TRUE(found == written);
+  EXPECT_HAS(error_of([&] { get(spill, 1, found); }), "write them first");
+}
+
 TEST_P(SpillTest, AFailedWriteLeavesNoMixture) {
   constexpr std::size_t kBytes = 6 * kMiB;
   Spill spill(options(), std::vector<SpillSlot>{{kBytes}});

@@ -8,7 +8,10 @@
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/matmul.hpp"
+#include "ebb/ops/cast.hpp"
+#include "ebb/ops/compare.hpp"
 #include "ebb/ops/random.hpp"
+#include "ebb/ops/slice.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
@@ -82,8 +85,44 @@ TEST(Split, NotWhereRowsMeetWhatTheOptimizersStepMade) {
   EXPECT_FALSE(splits([&](const Batch& b) {
     const Tensor logits = t.dense(b["x"]);
     const Loss loss = t.minimize(logits, b);
-    return std::vector{loss.sum, sum(logits)};
-  })) << "the last part's sum";
+    return std::vector{loss.sum, sum(logits, {0})};
+  })) << "the last part's sums";
+}
+
+// A scalar that is made of sums over the rows is made of the whole batch's.
+TEST(Split, ScalarResultsAreThoseOfTheWhole) {
+  const Data data;
+  const auto fn = [](Training& t, const Batch& b, bool train) {
+    const Tensor logits = t.dense(b["x"]);
+    Loss loss = mse(logits, b["y"]);
+    if (train) loss = t.minimize(logits, b);
+    const Tensor right = cast(equal(argmax(logits), argmax(b["y"])), DType::i64);
+    return std::vector{loss.mean(), exp(loss.mean() * 0.25), sum(logits), sum(right),
+                       sum(right) * 3};
+  };
+  for (const bool train : {true, false}) {
+    Training whole, parts;
+    auto all = compile(data.spec(), {.split = false},
+                       [&](const Batch& b) { return fn(whole, b, train); });
+    auto step = compile(data.spec(), {.allow = Allow::same_bits, .rows = 3},
+                        [&](const Batch& b) { return fn(parts, b, train); });
+    EXPECT_EQ(step.plan().runs.size(), 4u);
+    const std::vector<Tensor> expected = all(data.batch()), got = step(data.batch());
+    for (std::size_t r = 0; r < got.size(); ++r)
+      EXPECT_EQ(got[r].item(), expected[r].item()) << "result " << r << (train ? " trained" : "");
+  }
+}
+
+// A vector is summed in blocks, which do not go on from row to row: equal up to rounding, and said.
+TEST(Split, ASumThatIsNotOneChainIsNoSameBits) {
+  Training t;
+  const auto fn = [&](const Batch& b) {
+    return t.adam.minimize({sum(sum(t.dense(b["x"]), {1})), sum(cast(b["y"] * 0 + 1, DType::i64))});
+  };
+  EXPECT_EQ(compile(Data().spec(), {.rows = 3}, fn).plan().way.label, Allow::same_gradient);
+  const std::string said = test::error_of(
+      [&] { compile(Data().spec(), {.allow = Allow::same_bits, .rows = 3}, fn); });
+  EXPECT_NE(said.find("not one chain"), std::string::npos) << said;
 }
 
 TEST(Split, NotWhereAViewHoldsSomeRows) {
@@ -159,6 +198,30 @@ TEST(Split, NotWhereTheNumberOfRowsIsComputedWith) {
     const Loss loss = mse(t.dense(b["x"]), b["y"]);
     return t.adam.minimize({loss.sum * 0.5, loss.count});
   }));
+}
+
+// Nor where an op is told something that is made of it, unless that is the shape of its rows.
+TEST(Split, NotWhereAnOpIsToldTheNumberOfRows) {
+  const auto said = [](auto fn) {
+    return test::error_of([&] { compile(Data().spec(), {.rows = 3}, fn); });
+  };
+  const std::string cut = said([](const Batch& b) {
+    return slice(b["x"], 1, 0, std::min<std::int64_t>(6, b["x"].dim(0) / 2));
+  });
+  EXPECT_NE(cut.find("what slice is told depends on how many rows there are"), std::string::npos)
+      << cut;
+  const std::string other = said([](const Batch& b) {
+    return b["x"].dim(0) > 5 ? exp(b["x"]) : tanh(b["x"]);
+  });
+  EXPECT_NE(other.find("what the function does depends on how many rows there are"),
+            std::string::npos)
+      << other;
+  EXPECT_EQ(said([](const Batch& b) {
+              const std::int64_t rows = b["x"].dim(0);
+              return reshape(broadcast_to(reshape(b["x"], {rows, 6, 1}), {rows, 6, 2}),
+                             {rows * 6, 2});
+            }),
+            "no error");
 }
 
 // Nobody asked for fewer rows than the function was written for: it is taken as it is.

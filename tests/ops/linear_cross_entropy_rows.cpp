@@ -126,6 +126,36 @@ void add(const Case& c) {
   return true;
 }();
 
+// Going on from a sum that is given last.
+OP_ROW(
+    "linear_cross_entropy so far", .op = "linear_cross_entropy",
+    .inputs = {f(6, 4), f(5, 4), ids({6}, 5), f()},
+    .call =
+        [](const Tensors& in) {
+          const Tensor* all[] = {&in[0], &in[1], &in[2], &in[3]};
+          const auto made = apply_all(LinearCrossEntropy{{kIgnore, 0}, true}, all);
+          return Tensors{made[0], made[1]};
+        },
+    .reference = analytic([](const auto& in) {
+      using T = typename std::decay_t<decltype(in[0])>::Element;
+      auto all = reference(in, 0.0, T(1));
+      all[2][0] += in[3][0];
+      return std::vector{all[2], all[3]};
+    }));
+OP_ROW(
+    "linear_cross_entropy_backward so far", .op = "linear_cross_entropy_backward",
+    .inputs = {f(6, 4), f(5, 4), ids({6}, 5), f(), f()},
+    .call =
+        [](const Tensors& in) {
+          const Tensor* all[] = {&in[0], &in[1], &in[2], &in[3], &in[4]};
+          return apply_all(LinearCrossEntropyBackward{{kIgnore, 0}, false, true}, all);
+        },
+    .reference = analytic([](const auto& in) {
+      auto all = reference({in.begin(), in.begin() + 4}, 0.0, in[3][0]);
+      all[2][0] += in[4][0];
+      return all;
+    }));
+
 const auto kCall = [](const Tensors& in) { return linear_cross_entropy(in[0], in[1], in[2]).sum; };
 
 OP_ROW("linear: labels of bytes", .op = "linear_cross_entropy",

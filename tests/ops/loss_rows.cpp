@@ -244,6 +244,44 @@ void add_pairs(const std::string& name, const Shape& shape) {
   return true;
 }();
 
+// Going on from a sum that is given last.
+template <class Op>
+Tensors going_on(const Op& op, const Tensors& in) {
+  const Tensor* all[] = {&in[0], &in[1], &in[2]};
+  const auto made = apply_all(op, all);
+  return {made[0], made[1]};
+}
+template <class T>
+std::vector<Array<T>> with_so_far(Array<T> sum, T so_far, double count) {
+  sum[0] += so_far;
+  return {sum, scalar(T(count))};
+}
+OP_ROW(
+    "sparse_cross_entropy so far", .op = "sparse_cross_entropy",
+    .inputs = {f(6, 5), ids({6}, 5).of({1, 4, 7, 0, 2, 3}), f()},
+    .call = [](const Tensors& in) { return going_on(SparseCrossEntropy{{kIgnore, 0}, true}, in); },
+    .reference = analytic([](const auto& in) {
+      return with_so_far(entropy_sum(in[0], spread_labels(in[0], in[1], 0)), in[2][0], 5);
+    }));
+OP_ROW(
+    "cross_entropy so far", .op = "cross_entropy", .inputs = {f(4, 5), f(4, 5).in(0.1, 1), f()},
+    .call = [](const Tensors& in) { return going_on(CrossEntropy{true}, in); },
+    .reference = analytic(
+        [](const auto& in) { return with_so_far(entropy_sum(in[0], in[1]), in[2][0], 4); }));
+OP_ROW(
+    "mse so far", .op = "mse", .inputs = {f(5, 3), f(5, 3), f()},
+    .call = [](const Tensors& in) { return going_on(PairLoss<PairKind::squared>{1, true}, in); },
+    .reference = analytic([](const auto& in) {
+      using T = typename std::decay_t<decltype(in[0])>::Element;
+      T sum = 0;
+      for (std::int64_t i = 0; i < 15; ++i) sum += (in[0][i] - in[1][i]) * (in[0][i] - in[1][i]);
+      return with_so_far(scalar(sum), in[2][0], 15);
+    }));
+OP_ROW(
+    "a sum so far of another type", .op = "mse", .inputs = {f(5, 3), f(5, 3), f(1)},
+    .call = [](const Tensors& in) { return going_on(PairLoss<PairKind::squared>{1, true}, in); },
+    .refused = "mse: the sum so far is f32(1), expected a scalar of f32");
+
 OP_ROW(
     "label out of range", .op = "sparse_cross_entropy",
     .inputs = {f(3, 5), ids({3}, 5).of({1, 5, 2})},

@@ -286,6 +286,26 @@ OP_ROW(
     "step_scale of nothing", .op = "step_scale", .inputs = {f().as(DType::f64)},
     .call = [](const Tensors& in) { return scaled(5, 0, in); },
     .refused = "optimizer: the loss counts 0 examples; there is nothing to learn from");
+Tensors of_loss(BadLoss bad, const Tensors& in) {
+  const Tensor n = Tensor::full({}, 4, DType::f64), step = Tensor::full({}, 9, DType::i64);
+  const Tensor* all[] = {&n, &in[0], &step};
+  const auto out = apply_all(StepScale{INFINITY, false, bad}, all);
+  return {out[0]};
+}
+OP_ROW(
+    "step_scale of a good loss", .op = "step_scale", .inputs = {f().as(DType::f32)},
+    .call = [](const Tensors& in) { return of_loss(BadLoss::stop, in); },
+    .reference = [](const Arrays<double>&) { return Array<double>(Shape{}, 0.25); });
+OP_ROW(
+    "step_scale skips a bad loss", .op = "step_scale", .inputs = {f().as(DType::f32).of({NAN})},
+    .call = [](const Tensors& in) { return of_loss(BadLoss::skip, in); },
+    .reference = [](const Arrays<double>&) { return Array<double>(Shape{}, 0.0); });
+OP_ROW(
+    "step_scale stops at a bad loss", .op = "step_scale",
+    .inputs = {f().as(DType::f64).of({INFINITY})},
+    .call = [](const Tensors& in) { return of_loss(BadLoss::stop, in); },
+    .refused =
+        "optimizer: the loss of step 9 is inf (a sum of inf over 4); nothing has changed");
 // Rows whose gradient is zero, of either sign, stay as they are.
 OP_ROW(
     "lazy_adam leaves rows alone", .op = "lazy_adam",

@@ -214,7 +214,8 @@ TEST_F(Save, WhatDoesNotFitIsRefusedAndChangesNothing) {
 // A model of which more lies in memory than may be set aside there.
 struct Wide {
   nn::Dense up, down;
-  explicit Wide(std::uint64_t seed) : up(nn::Init(seed) / "up", 500, 1000), down(nn::Init(seed) / "down", 1000, 700) {}
+  explicit Wide(std::uint64_t seed)
+      : up(nn::Init(seed) / "up", 500, 1000), down(nn::Init(seed) / "down", 1000, 700) {}
   void each(auto&& f) {
     f("up", up);
     f("down", down);

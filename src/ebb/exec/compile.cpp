@@ -13,10 +13,12 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/exec/disk_space.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/functions.hpp"
 #include "ebb/exec/spill.hpp"
 #include "ebb/nn/layers.hpp"
+#include "ebb/optim/optimizer.hpp"
 #include "ebb/plan/smaller.hpp"
 #include "ebb/tape/tape.hpp"
 
@@ -126,9 +128,32 @@ bool has_choices(const CompileOptions& o) {
 
 // The spill file's speed also where there is no budget: the smallest one is to be the same number.
 plan::Machine machine_for(const CompileOptions& options) {
-  const plan::Machine machine = plan::this_machine();
+  const std::uint64_t asked = options.memory.bytes, there = Budget::now();
+  const std::uint64_t budget = asked && there ? std::min(asked, there) : asked + there;
+  const std::uint64_t now = process::resident();
+  const plan::Machine machine =
+      plan::this_machine(budget == 0 ? plan::kAmple : budget > now ? budget - now : 0);
   if (!options.spill) return machine;
   return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
+}
+
+class NoRoomOnDisk : public Error {
+ public:
+  using Error::Error;
+};
+
+// Why a spill file of so many bytes cannot be made; nothing where it can.
+std::string no_room(std::uint64_t bytes, const std::string& directory) {
+  const std::uint64_t free = free_space(directory);
+  if (bytes == 0 || free == kUnknownSpace) return {};
+  const std::uint64_t others = space_for_others(free);
+  if (bytes + others <= free) return {};
+  return fmt::format(
+      "compile: the spill file of the plan takes {} ({} bytes) of the disk under \"{}\", where {} "
+      "({} bytes) are free, {} of them to be left to others; free some, name a larger disk by "
+      ".spill_directory or TMPDIR, or set .spill = false",
+      plan::enough(bytes), bytes, directory, to_string(ByteSize{free}), free,
+      to_string(ByteSize{others}));
 }
 
 trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
@@ -137,9 +162,27 @@ trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
   };
 }
 
+// Whenever it is traced, layers act as they did when it was compiled, and bad losses are as it says.
+trace::Function as_compiled(trace::Function fn, std::optional<BadLoss> bad) {
+  return [fn = std::move(fn), bad, training = nn::training()](std::span<const Tensor> inputs) {
+    const nn::Evaluation mode(!training);
+    const optim::BadLossScope scope(bad);
+    return fn(inputs);
+  };
+}
+
 }  // namespace
 
-std::vector<Tensor> to_tensors(const Loss& result) { return {result.sum, result.count}; }
+std::vector<Tensor> to_tensors(const Loss& result) {
+  result.check("compile");
+  return {result.sum, result.count};
+}
+std::vector<Tensor> to_tensors(const std::vector<Loss>& result) {
+  std::vector<Tensor> all;
+  for (const Loss& loss : result)
+    for (Tensor& t : to_tensors(loss)) all.push_back(std::move(t));
+  return all;
+}
 std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
@@ -154,11 +197,7 @@ class Compiled::State final : public Function {
         trace::Function fn, std::uint64_t dealing)
       : names(std::move(names)),
         options(settled(std::move(options))),
-        // Whenever it is traced, layers act as they did when it was compiled.
-        fn([fn = std::move(fn), training = nn::training()](std::span<const Tensor> inputs) {
-          const nn::Evaluation mode(!training);
-          return fn(inputs);
-        }),
+        fn(as_compiled(std::move(fn), this->options.bad_loss)),
         first(std::move(inputs)),
         machine(machine_for(this->options)) {
     if (this->options.memory.automatic) {
@@ -216,12 +255,17 @@ class Compiled::State final : public Function {
     const auto hold = all.lock();
     keep_plans(1);
     const auto planned = [&] { all.make(*this, [&](bool small) { add(inputs, small); }); };
-    try {
-      planned();
-    } catch (const BudgetTooSmall&) {
+    const auto again = [&] {
       if (entries.empty()) throw;
       entries.clear();
       planned();
+    };
+    try {
+      planned();
+    } catch (const BudgetTooSmall&) {
+      again();
+    } catch (const NoRoomOnDisk&) {  // their files take some of it
+      again();
     }
     for (Entry& e : entries) e.executor->set_most_arena(all.most_arena(*this, e.need));
   }
@@ -324,14 +368,17 @@ class Compiled::State final : public Function {
     plan::Plan plan;
     plan::Surroundings around;
     std::uint64_t reserve = 0, common = 0;
+    std::string refusal;  // of the disk; then there may be a way without a file
     for (;;) {
       around = all.around(*this);
       around.spill_memory = spill_memory;
       common = around.reserve + around.batches + around.others;
       around.others += rounding();
-      // A batch that is larger than the one it was made for.
-      if (data == 0 && charge_of(inputs) > charge_of(first))
-        around.others += charge_of(inputs) - charge_of(first);
+      if (data == 0) {  // a batch that the program makes itself, larger than the first or not
+        const std::uint64_t counted = std::min(charge_of(first), around.others);
+        around.others -= counted;
+        around.batches += std::max(charge_of(inputs), counted);
+      }
       if (reserve == 0) reserve = around.reserve;
       o.memory.bytes = Budget::now();
       if (small && o.memory.bytes && inputs == first)
@@ -340,17 +387,33 @@ class Compiled::State final : public Function {
         o.memory.bytes = std::min(o.memory.bytes, common + promised->bytes - promised->held);
         o.spill = false;
       }
-      plan = plan::make_plan(traces, examples, o, around, machine);
+      try {
+        plan = plan::make_plan(traces, examples, o, around, machine);
+      } catch (const BudgetTooSmall& e) {
+        if (refusal.empty()) throw;
+        throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
+                                       refusal, plan::enough(e.minimum), e.minimum));
+      }
       const bool more = has_choices(options) && runtime::settle();
-      const std::uint64_t spill = Spilled(plan).memory();
-      if (spill > spill_memory) {
+      const Spilled spilled(plan);
+      const std::uint64_t spill = spilled.memory();
+      plan.forecast.spilled = spilled.disk();
+      if (const std::string line =
+              no_room(plan.forecast.spilled, spill_directory(options.spill_directory));
+          !line.empty()) {
+        refusal = line;
+        o.spill = false;
+      } else if (spill > spill_memory) {
         spill_memory = (spill + kMiB / 2 - 1) / (kMiB / 2) * (kMiB / 2);
       } else if (more && Budget::now() == 0) {  // nothing was chosen by it
         plan::add_to_reserve(plan, runtime::reserve() - around.reserve);
         common += runtime::reserve() - around.reserve;
         break;
       } else if (!more) {
-        if (spill) plan.forecast.process -= spill_memory - spill;
+        if (spill) {
+          plan.forecast.process -= spill_memory - spill;
+          plan.forecast.at_peak[static_cast<int>(Category::workspace)] -= spill_memory - spill;
+        }
         break;
       }
     }

@@ -7,7 +7,7 @@
 //   for (const Batch& b : data.epochs(3)) step(b);
 //
 // The function is called with symbols when a shape is first seen, and never with data: it says what
-// to compute. It may give back a Loss, a Tensor, or several tensors. A step with an optimizer, an
+// to compute. It may give back a Loss, a Tensor, or several of either. A step with an optimizer, an
 // evaluation and gradients by inputs (`gradients`) are compiled alike. Layers act as training or
 // evaluation said when it was compiled, so compile one step for each. Random draws go on with the
 // optimizer's steps: without one, every call draws the same until random::next_step().
@@ -62,6 +62,7 @@ class Compiled {
 std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
 
 std::vector<Tensor> to_tensors(const Loss& result);
+std::vector<Tensor> to_tensors(const std::vector<Loss>& result);
 std::vector<Tensor> to_tensors(const Tensor& result);
 inline std::vector<Tensor> to_tensors(std::vector<Tensor> result) { return result; }
 
@@ -69,8 +70,8 @@ template <class Fn>
 OnBatch on_batch(Fn fn) {
   static_assert(
       requires(const Batch& b) { to_tensors(fn(b)); },
-      "compile: the function takes a const Batch& and gives back a Loss, a Tensor or a "
-      "std::vector<Tensor>");
+      "compile: the function takes a const Batch& and gives back a Loss, a Tensor, or a "
+      "std::vector of either");
   return [fn = std::move(fn)](const Batch& b) mutable { return to_tensors(fn(b)); };
 }
 
@@ -78,6 +79,11 @@ template <class R>
 R from_tensors(const std::vector<Tensor>& results) {
   if constexpr (std::is_same_v<R, Loss>) {
     return {results[0], results[1]};
+  } else if constexpr (std::is_same_v<R, std::vector<Loss>>) {
+    R losses;
+    for (std::size_t i = 0; i + 1 < results.size(); i += 2)
+      losses.push_back({results[i], results[i + 1]});
+    return losses;
   } else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
     return results;
   } else {

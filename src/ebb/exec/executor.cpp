@@ -150,6 +150,10 @@ std::uint64_t Spilled::memory() const {
   return any ? Spill::memory_bytes({}, Store::slots(variables, activations)) : 0;
 }
 
+std::uint64_t Spilled::disk() const {
+  return any ? Spill::file_bytes(Store::slots(variables, activations)) : 0;
+}
+
 void Executor::open_store(const CompileOptions& options) {
   const Spilled spilled(plan_);
   if (!spilled.any) return;
@@ -518,6 +522,18 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
   timed_steps_ += timed;
   last_step_seconds_ = now() - begin;
   if (steps_ == 1) runtime::drop_code();  // what only a first step runs
+  note_step();
+}
+
+// The median of the last steps: the first ones fault their memory in, and others use the machine.
+void Executor::note_step() {
+  plan::Measured& m = plan_.forecast.measured;
+  last_steps_[m.steps++ % last_steps_.size()] = last_step_seconds_;
+  if (m.steps > last_steps_.size() && m.steps % kTimedEvery != 0) return;  // it stays about the same
+  const std::size_t count = std::min<std::size_t>(m.steps, last_steps_.size());
+  std::array<double, kLastSteps> sorted = last_steps_;
+  std::nth_element(sorted.begin(), sorted.begin() + count / 2, sorted.begin() + count);
+  m.seconds = sorted[count / 2];
 }
 
 void Executor::assign(Pass& pass) {

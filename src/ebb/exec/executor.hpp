@@ -6,6 +6,7 @@
 // says so and refuses to go on, rather than train a mixture.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -35,6 +36,7 @@ struct Spilled {
 
   explicit Spilled(const plan::Plan& plan);
   std::uint64_t memory() const;  // what its file needs in memory
+  std::uint64_t disk() const;    // what it takes of the disk
 };
 
 class Executor {
@@ -74,6 +76,7 @@ class Executor {
                Places results);
   void assign(Pass& pass);
   void forget_times();
+  void note_step();
   void open_store(const CompileOptions& options);
 
   plan::Plan plan_;
@@ -95,6 +98,8 @@ class Executor {
   bool torn_ = false, updating_ = false;
   std::uint64_t steps_ = 0, timed_steps_ = 0;
   double last_step_seconds_ = 0;
+  static constexpr std::size_t kLastSteps = 9;
+  std::array<double, kLastSteps> last_steps_{};
   std::uint64_t most_arena_ = plan::kOutside;  // that the budget has room for while this plan runs
 };
 

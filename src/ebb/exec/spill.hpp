@@ -23,11 +23,17 @@
 #include <span>
 #include <string>
 
+#include "ebb/tensor/variable.hpp"
+
 namespace ebb::exec {
 
 struct SpillSlot {
   std::uint64_t bytes = 0;
   bool two_generations = false;
+  // What it holds until it is written, so that no first values need to be: null is nothing. The
+  // elements are of `size` bytes.
+  std::shared_ptr<const First> first = {};  // one that lasts
+  std::uint64_t size = 4;
 };
 
 // Where a spill file lies: the directory asked for, or by default TMPDIR, /var/tmp, /tmp.

@@ -121,7 +121,13 @@ void SpillStore::lay_out(std::span<const SpillSlot> given, const Layout& layout)
     const std::uint64_t bytes = given[i].bytes, count = granules(bytes), area = up(bytes, kPage);
     const bool two = given[i].two_generations;
     Granule* const second = two ? free_granules + count : free_granules;
-    slots_[i] = {bytes, offset, area, count, {free_granules, second}, two ? free_turns : nullptr};
+    const First* const first = given[i].first.get();
+    slots_[i] = {bytes, offset, area, count, {free_granules, second}, two ? free_turns : nullptr,
+                 first, given[i].size};
+    if (first) firsts_.push_back(given[i].first);
+    for (std::uint64_t g = 0; first && g < count; ++g)
+      free_granules[g] = {0, static_cast<std::uint32_t>(std::min(kGranule, bytes - g * kGranule)),
+                          Content::first};
     free_granules += two ? 2 * count : count;
     free_turns += two ? count : 0;
     offset += two ? 2 * area : area;
@@ -185,7 +191,8 @@ void SpillStore::move(const SpillPart& t, std::uint64_t begin, std::uint64_t end
     if (!as_it_lies || from < begin || (to - from) % kPage) return false;
     if (t.writes)  // all of it, or all that the slot is to hold
       return to == from + kGranule || t.replaces || to == s.bytes;
-    return s.generation[newest(s, g)][g].bytes == to - from;
+    const Granule& granule = s.generation[newest(s, g)][g];
+    return granule.bytes == to - from && granule.content != Content::first;
   };
   const auto generation = [&](std::uint64_t g) { return t.writes ? target(s, g) : newest(s, g); };
   const std::uint64_t last = granules(end);
@@ -236,11 +243,11 @@ void SpillStore::write_part(const SpillPart& t, std::uint64_t g, std::uint64_t f
   std::uint64_t bytes = high;
   const Granule& old = s.generation[newest(s, g)][g];
   if (!t.replaces && (low > 0 || old.bytes > high)) {
-    if (low > 0 || old.content == Content::whole) {
+    if (low > 0 || holds(old)) {
       readable(t.slot, g, low);
       fetch(t.slot, g, buffer);
     }
-    bytes = std::max<std::uint64_t>(high, old.content == Content::whole ? old.bytes : 0);
+    bytes = std::max<std::uint64_t>(high, holds(old) ? old.bytes : 0);
   }
   std::memcpy(buffer + low, t.memory + (from - t.offset), high - low);
   const std::uint64_t padded = up(bytes, kPage);
@@ -257,7 +264,11 @@ void SpillStore::write_part(const SpillPart& t, std::uint64_t g, std::uint64_t f
 void SpillStore::read_part(const SpillPart& t, std::uint64_t g, std::uint64_t from,
                            std::uint64_t to, std::byte* buffer) {
   const std::uint64_t start = g * kGranule;
-  readable(t.slot, g, to - start);
+  const Granule& granule = readable(t.slot, g, to - start);
+  if (granule.content == Content::first && from == start) {
+    const Slot& s = slots_[t.slot];
+    return s.first->fill({t.memory + (from - t.offset), to - from}, start / s.size);
+  }
   fetch(t.slot, g, buffer);
   std::memcpy(t.memory + (from - t.offset), buffer + (from - start), to - from);
 }
@@ -266,6 +277,8 @@ void SpillStore::read_part(const SpillPart& t, std::uint64_t g, std::uint64_t fr
 void SpillStore::fetch(int slot, std::uint64_t g, std::byte* to) {
   const Slot& s = slots_[slot];
   const int generation = newest(s, g);
+  if (const Granule& granule = s.generation[generation][g]; granule.content == Content::first)
+    return s.first->fill({to, granule.bytes}, g * kGranule / s.size);
   get(slot, place(s, generation, g), {to, up(s.generation[generation][g].bytes, kPage)});
   check(slot, g, to);
 }

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
@@ -53,7 +55,8 @@ class SpillStore {
   std::uint64_t offset_of(int slot) const;
 
  private:
-  enum class Content : std::uint32_t { none, whole, damaged };
+  // First: never written, it holds what the slot begins with.
+  enum class Content : std::uint32_t { none, whole, damaged, first };
 
   // What one generation of a granule holds.
   struct Granule {
@@ -71,6 +74,8 @@ class SpillStore {
     std::uint64_t bytes, offset, area, granules;  // area: of a generation, in the file
     Granule* generation[2];                       // the same one twice where there is only one
     Turn* turns;                                  // none where there is only one
+    const First* first;                           // held by firsts_
+    std::uint64_t size;                           // of its elements
   };
 
   struct Layout {
@@ -90,6 +95,9 @@ class SpillStore {
   void put(std::uint64_t at, std::span<const std::byte> from);
   void get(int slot, std::uint64_t at, std::span<std::byte> to);
   void check(int slot, std::uint64_t g, const std::byte* content) const;
+  static bool holds(const Granule& granule) {
+    return granule.content == Content::whole || granule.content == Content::first;
+  }
   const Granule& readable(int slot, std::uint64_t g, std::uint64_t to) const;
   std::uint64_t sum(int slot, int generation, std::uint64_t g, const std::byte* content,
                     std::uint64_t bytes) const;
@@ -110,6 +118,7 @@ class SpillStore {
   std::string directory_;
   File file_;
   int slot_count_;
+  std::vector<std::shared_ptr<const First>> firsts_;
   memory::Buffer tables_, bounces_;
   Slot* slots_ = nullptr;
   std::array<std::byte*, kMostThreads> bounce_{};  // of a granule, one a thread

@@ -30,7 +30,8 @@ void copy_in(const Variable& v, Spill& file, int slot, std::span<std::byte> thro
 std::vector<SpillSlot> Store::slots(std::span<const Variable> variables,
                                     std::span<const std::uint64_t> activation_bytes) {
   std::vector<SpillSlot> all;
-  for (const Variable& v : variables) all.push_back({v.spec().bytes(), true});
+  for (const Variable& v : variables)
+    all.push_back({v.spec().bytes(), true, v.begins(), size_of(v.spec().dtype)});
   for (const std::uint64_t bytes : activation_bytes) all.push_back({bytes, false});
   return all;
 }
@@ -44,7 +45,7 @@ Store::Store(const SpillOptions& options, std::vector<Variable> variables,
 
 void Store::fill() {
   for (std::size_t i = 0; i < variables_.size(); ++i)
-    copy_in(variables_[i], *file_, static_cast<int>(i));
+    if (!variables_[i].begins()) copy_in(variables_[i], *file_, static_cast<int>(i));
   file_->commit();
   for (Variable& v : variables_) v.give_to(shared_from_this());
 }

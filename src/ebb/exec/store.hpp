@@ -21,7 +21,9 @@ class Store final : public Variable::Keeper, public std::enable_shared_from_this
   static std::vector<SpillSlot> slots(std::span<const Variable> variables,
                                       std::span<const std::uint64_t> activation_bytes);
 
-  void fill();     // first values into the file, chunk by chunk; variables are given to this store
+  // What has a value goes into the file, chunk by chunk; variables are given to this store. The file
+  // makes what they begin with when it is read: gigabytes of it need not be written first.
+  void fill();
   // Before a step: what the program has written since goes to the file, and what another store
   // keeps by now, such as that of a plan for another shape, is taken over.
   // `through`: memory that it may use for that.

@@ -46,6 +46,7 @@ class Drawn final : public First {
       });
     }
   }
+  bool lasting() const override { return true; }
 
  private:
   void draw(float* to, std::size_t n, std::uint64_t element) const {

@@ -137,6 +137,14 @@ struct Erased {
     }
   }
 
+  static AnyOp going_on(const void* op, Specs in, int output) {
+    if constexpr (requires { &Op::going_on; }) {
+      return self(op).going_on(in, output);
+    } else {
+      return {};
+    }
+  }
+
   static constexpr bool kOnce = requires { Op::once; };
   static constexpr bool kElementwise = requires { Op::elementwise; };
   static constexpr bool kHalf = requires { Op::half; };
@@ -166,7 +174,8 @@ struct Erased {
                  kElementwise,
                  kCovers ? &Erased::covered : nullptr,
                  kTiled ? &Erased::least_scratch : nullptr,
-                 &Erased::slowdown} {
+                 &Erased::slowdown,
+                 &Erased::going_on} {
       static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
       if constexpr (!requires { Op::unlisted; }) register_op(*this);
     }
@@ -179,6 +188,11 @@ struct Erased {
 template <class Op>
 const OpType& op_type() {
   return op_detail::Erased<Op>::type;
+}
+
+template <class Op>
+AnyOp any_op(const Op& op) {
+  return {op_type<Op>(), &op};
 }
 
 // apply(op, x, …) → Tensor, or std::array<Tensor, N> of an op with N outputs.

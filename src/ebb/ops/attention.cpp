@@ -149,7 +149,7 @@ double pairs_seen(const kernels::Attention& a) {
 }
 
 Cost cost_of(const kernels::Attention& a, Specs in, double products) {
-  Cost c{pairs_seen(a) * (2 * products * static_cast<double>(a.size) + 15), 0};
+  Cost c{pairs_seen(a) * (2 * products * static_cast<double>(a.size) + 15), 0, Work::attention};
   for (const Spec& x : in) c.bytes += static_cast<double>(x.bytes());
   return c;
 }

@@ -137,8 +137,12 @@ Conv2dShape weight_grad_sizes(const Conv2dWeightGrad& g, Specs in) {
 double size(const Spec& s) { return static_cast<double>(s.bytes()); }
 
 // Of a convolution that reads two and makes one.
-Cost cost_of(double multiply_adds, const Spec& a, const Spec& b, const Spec& made) {
-  return {2 * multiply_adds, size(a) + size(b) + size(made)};
+Cost cost_of(double multiply_adds, const Spec& a, const Spec& b, const Spec& made,
+             const Conv2dShape& s) {
+  constexpr std::size_t kFew = 4;  // channels: products of these are no products of matrices
+  const bool few = s.groups > 1 && std::min(s.in_c, s.out_c) / s.groups < kFew;
+  return {2 * multiply_adds, size(a) + size(b) + size(made),
+          few ? Work::depthwise : Work::convolution};
 }
 
 bool is_double(const Spec& s) { return s.dtype == DType::f64; }
@@ -165,8 +169,8 @@ Spec Conv2d::shape(Specs in) const {
 }
 
 Cost Conv2d::cost(Specs in) const {
-  return cost_of(conv2d_work(forward_sizes(name, options, in[0], in[1])).forward, in[0], in[1],
-                 shape(in));
+  const Conv2dShape s = forward_sizes(name, options, in[0], in[1]);
+  return cost_of(conv2d_work(s).forward, in[0], in[1], shape(in), s);
 }
 
 std::size_t Conv2d::scratch(Specs in) const {
@@ -240,8 +244,8 @@ Spec Conv2dInputGrad::shape(const Spec& dy, const Spec& weight) const {
 }
 
 Cost Conv2dInputGrad::cost(const Spec& dy, const Spec& weight) const {
-  return cost_of(conv2d_work(input_grad_sizes(*this, dy, weight)).input_grad, dy, weight,
-                 shape(dy, weight));
+  const Conv2dShape s = input_grad_sizes(*this, dy, weight);
+  return cost_of(conv2d_work(s).input_grad, dy, weight, shape(dy, weight), s);
 }
 
 std::size_t Conv2dInputGrad::scratch(const Spec& dy, const Spec& weight) const {
@@ -293,7 +297,8 @@ Spec Conv2dWeightGrad::shape(Specs in) const {
 }
 
 Cost Conv2dWeightGrad::cost(Specs in) const {
-  return cost_of(conv2d_work(weight_grad_sizes(*this, in)).weight_grad, in[0], in[1], shape(in));
+  const Conv2dShape s = weight_grad_sizes(*this, in);
+  return cost_of(conv2d_work(s).weight_grad, in[0], in[1], shape(in), s);
 }
 
 std::size_t Conv2dWeightGrad::scratch(Specs in) const {

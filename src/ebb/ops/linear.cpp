@@ -38,7 +38,8 @@ Spec result_of(const char* op, Specs in) {
 Cost cost_of(const Spec& y, Specs in, int results) {
   double bytes = results * static_cast<double>(y.bytes());
   for (const Spec& s : in) bytes += static_cast<double>(s.bytes());
-  return {2 * static_cast<double>(y.size()) * static_cast<double>(in[1].shape[1]), bytes};
+  return {2 * static_cast<double>(y.size()) * static_cast<double>(in[1].shape[1]), bytes,
+          Work::product};
 }
 
 // One product with as many rows as x has, whatever its leading axes. Only whether there are a bias

@@ -102,17 +102,21 @@ Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) :
 
 }  // namespace
 
-std::array<Spec, 2> LinearCrossEntropy::shape(const Spec& x, const Spec& weight,
-                                              const Spec& labels) const {
-  check(name, x, weight, labels, targets.smoothing);
-  return {Spec{{}, computed(x)}, kCount};
+std::array<Spec, 2> LinearCrossEntropy::shape(Specs in) const {
+  check_so_far(name, in, 3, accumulate);
+  check(name, in[0], in[1], in[2], targets.smoothing);
+  if (accumulate) check_so_far(name, in[3], computed(in[0]));
+  return {Spec{{}, computed(in[0])}, kCount};
 }
-Cost LinearCrossEntropy::cost(const Spec& x, const Spec& weight, const Spec& labels) const {
-  const double bytes = static_cast<double>(x.bytes() + weight.bytes() + labels.bytes());
-  return {product_flops(sizes(x, weight, false)), bytes};
+Cost LinearCrossEntropy::cost(Specs in) const {
+  const double bytes = static_cast<double>(in[0].bytes() + in[1].bytes() + in[2].bytes());
+  return {product_flops(sizes(in[0], in[1], false)), bytes, Work::product};
 }
-std::size_t LinearCrossEntropy::scratch(const Spec& x, const Spec& weight, const Spec&) const {
-  return scratch_within(sizes(x, weight, false), kMostScratch);
+std::size_t LinearCrossEntropy::scratch(Specs in) const {
+  return scratch_within(sizes(in[0], in[1], false), kMostScratch);
+}
+AnyOp LinearCrossEntropy::going_on(Specs, int output) const {
+  return output == 0 && !accumulate ? any_op(LinearCrossEntropy{targets, true}) : AnyOp();
 }
 std::size_t LinearCrossEntropy::least_scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], false), kLittleForward);
@@ -121,13 +125,13 @@ double LinearCrossEntropy::slowdown(Specs in, std::size_t scratch) const {
   return slowdown_within(sizes(in[0], in[1], false), 0, scratch);
 }
 
-void LinearCrossEntropy::run(In x, In weight, In labels, Out sum, Out count,
-                             Scratch scratch) const {
+void LinearCrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {
+  const In &x = in[0], &weight = in[1], &labels = in[2];
   const auto s = sizes(*x.spec, *weight.spec, false);
   with_types(name, x.dtype(), labels, s.classes, targets.ignore_index,
              [&](auto zero, const auto* all) {
                using T = decltype(zero);
-               *sum.as<T>() = 0;
+               *sum.as<T>() = accumulate ? *in[3].as<T>() : T(0);
                *count.as<std::int64_t>() = 0;
                kernels::linear_cross_entropy(s, x.data, weight.data, all, targets,
                                              sum.as<T>(), count.as<std::int64_t>(), scratch);
@@ -135,6 +139,7 @@ void LinearCrossEntropy::run(In x, In weight, In labels, Out sum, Out count,
 }
 
 void LinearCrossEntropy::grad(Back& b) const {
+  if (accumulate && b.wants(3)) b.give(3, b.d(0));
   if (!b.wants(0) && !b.wants(1)) return;
   const Spec &x = b.in_spec(0), &weight = b.in_spec(1);
   const bool whole = b.wants(1) && !is_half(weight.dtype);  // else the sum so far is rounded
@@ -147,7 +152,7 @@ void LinearCrossEntropy::grad(Back& b) const {
 }
 
 std::array<Spec, 4> LinearCrossEntropyBackward::shape(Specs in) const {
-  const std::size_t expected = 4u + dweight_so_far;
+  const std::size_t expected = 4u + dweight_so_far + sum_so_far;
   if (in.size() != expected)
     throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), expected));
   check(name, in[0], in[1], in[2], targets.smoothing);
@@ -158,13 +163,14 @@ std::array<Spec, 4> LinearCrossEntropyBackward::shape(Specs in) const {
   if (dweight_so_far && in[4] != dweight)
     throw Error(fmt::format("{}: the accumulator is {}, expected {}", name, to_string(in[4]),
                             to_string(dweight)));
+  if (sum_so_far) check_so_far(name, in[4u + dweight_so_far], scalar.dtype);
   return {dweight, computed_like(in[0]), scalar, kCount};
 }
 Cost LinearCrossEntropyBackward::cost(Specs in) const {
   const Spec dx = computed_like(in[0]), dweight = computed_like(in[1]);
   const double bytes = static_cast<double>(in[0].bytes() + dx.bytes() + in[1].bytes()) +
                        (1.0 + dweight_so_far) * static_cast<double>(dweight.bytes());
-  return {3 * product_flops(sizes(in[0], in[1], true)), bytes};
+  return {3 * product_flops(sizes(in[0], in[1], true)), bytes, Work::product};
 }
 
 std::size_t LinearCrossEntropyBackward::scratch(Specs in) const {
@@ -187,7 +193,7 @@ void LinearCrossEntropyBackward::run(Ins in, Out dweight, Out dx, Out sum, Out c
         using T = decltype(zero);
         if (dweight_so_far && in[4].data != dweight.data)
           std::memcpy(dweight.data, in[4].data, dweight.spec->bytes());
-        *sum.as<T>() = 0;
+        *sum.as<T>() = sum_so_far ? *in[4u + dweight_so_far].as<T>() : T(0);
         *count.as<std::int64_t>() = 0;
         kernels::linear_cross_entropy_backward<T>(
             s, in[0].data, in[1].data, all, targets,
@@ -202,6 +208,11 @@ Rows LinearCrossEntropyBackward::rows(const Carried& batch, int output) const {
   return output == 1 ? Rows::apart : Rows::summed;
 }
 
+AnyOp LinearCrossEntropyBackward::going_on(Specs, int output) const {
+  if (output != 2 || sum_so_far) return {};
+  return any_op(LinearCrossEntropyBackward{targets, dweight_so_far, true});
+}
+
 Covered LinearCrossEntropyBackward::covered() const {
   const LinearCrossEntropy op{targets};
   return {.op = {op_type<LinearCrossEntropy>(), &op}, .inputs = 3, .from = 2};
@@ -214,7 +225,8 @@ std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDx::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes())};
+          static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes()),
+          Work::product};
 }
 std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
   const auto s = sizes(in[0], in[1], true);
@@ -248,7 +260,8 @@ Spec LinearCrossEntropyDweight::shape(Specs in) const {
 }
 Cost LinearCrossEntropyDweight::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
-          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes())};
+          static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes()),
+          Work::product};
 }
 std::size_t LinearCrossEntropyDweight::some_rows_scratch(Specs in, std::int64_t some) const {
   auto s = sizes(in[0], in[1], true);
@@ -277,6 +290,7 @@ void LinearCrossEntropyDweight::run_some_rows(Ins in, Out dweight, std::int64_t 
 // The second order is for small models and for checks: it takes the logits as a whole.
 void LinearCrossEntropyBackward::grad(Back& b) const {
   if (dweight_so_far && b.wants(4)) b.give(4, b.d(0));
+  if (const int last = 4 + dweight_so_far; sum_so_far && b.wants(last)) b.give(last, b.d(2));
   if (!b.wants(0) && !b.wants(1) && !b.wants(3)) return;
   const Tensor weight = wide(b.in(1)), &dsum = b.in(3);
   const Shape matrix{b.in(2).shape().size(), weight.shape()[1]};

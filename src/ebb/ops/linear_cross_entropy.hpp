@@ -8,35 +8,41 @@
 
 namespace ebb::ops {
 
-// x (…, width), weight (classes, width), labels (…) of i32 or i64 → sum, count. Kept: all three. Sum
-// and gradients are f32 where x and the weight are of 16 bits, which are never widened as a whole.
-// With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
+// x (…, width), weight (classes, width), labels (…) of i32 or i64[, sum so far ()] → sum, count.
+// Kept: the first three. Sum and gradients are f32 where x and the weight are of 16 bits, which are
+// never widened as a whole. With less scratch than it asks for, down to least_scratch, it takes longer; the bits are the same.
 struct LinearCrossEntropy {
   static constexpr auto name = "linear_cross_entropy";
   static constexpr bool half = true;
   kernels::SparseTargets targets{};
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const LinearCrossEntropy&) const = default;
-  std::array<Spec, 2> shape(const Spec& x, const Spec& weight, const Spec& labels) const;
-  Cost cost(const Spec& x, const Spec& weight, const Spec& labels) const;
-  std::size_t scratch(const Spec& x, const Spec& weight, const Spec& labels) const;
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
   std::size_t least_scratch(Specs in) const;
   double slowdown(Specs in, std::size_t scratch) const;
-  void run(In x, In weight, In labels, Out sum, Out count, Scratch scratch) const;
-  Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
+  Needs needs(int input) const {
+    if (input > 2) return Needs::nothing();
+    return Needs::input(0) | Needs::input(1) | Needs::input(2);
+  }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
-    return rule::summed(batch, 0b101, 0, batch.in[0].rank() > 1);
+    return rule::summed(batch, 0b101, overwrites(0), batch.in[0].rank() > 1);
   }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b1000 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
-// x, weight, labels, gradient of the sum ()[, dweight so far] → dweight, dx, sum, count. The last
-// two are made on the way, so that whoever wants them and the gradients need not run the op above.
-// Scratch is as above.
+// x, weight, labels, gradient of the sum ()[, dweight so far][, sum so far ()] → dweight, dx, sum,
+// count. The last two are made on the way, so that whoever wants them and the gradients need not run
+// the op above. Scratch is as above.
 struct LinearCrossEntropyBackward {
   static constexpr auto name = "linear_cross_entropy_backward";
   static constexpr bool half = true;
   kernels::SparseTargets targets{};
-  bool dweight_so_far = false;  // is given
+  bool dweight_so_far = false, sum_so_far = false;  // is given
   bool operator==(const LinearCrossEntropyBackward&) const = default;
   std::array<Spec, 4> shape(Specs in) const;
   Cost cost(Specs in) const;
@@ -50,7 +56,11 @@ struct LinearCrossEntropyBackward {
   }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int output) const;
-  std::uint32_t overwrites(int output) const { return output == 0 && dweight_so_far ? 0b10000 : 0; }
+  std::uint32_t overwrites(int output) const {
+    if (output == 2 && sum_so_far) return 0b10000u << dweight_so_far;
+    return output == 0 && dweight_so_far ? 0b10000 : 0;
+  }
+  AnyOp going_on(Specs in, int output) const;
   Covered covered() const;
 };
 

@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <ostream>
+
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
@@ -43,30 +45,95 @@ Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) :
 
 Tensor Loss::mean() const { return sum / cast(count, sum.dtype()); }
 
+double Loss::item() const {
+  check("loss");
+  return sum.item() / count.item();
+}
+
+void Loss::check(const char* who) const {
+  if (!sum || !count)
+    throw Error(fmt::format("{}: the loss has no {}; give it a sum and a count", who,
+                            sum ? "count" : "sum"));
+  if (sum.rank() > 0 || !is_float(sum.dtype()))
+    throw Error(fmt::format("{}: the loss's sum is {}, expected a floating scalar; sum() it up, or "
+                            "take loss_of()",
+                            who, to_string(sum.spec())));
+  if (count.spec() != Spec{{}, DType::i64})
+    throw Error(fmt::format("{}: the loss's count is {}, expected i64(), such as "
+                            "Tensor::scalar(rows, DType::i64)",
+                            who, to_string(count.spec())));
+}
+
+Loss operator+(const Loss& a, const Loss& b) {
+  a.check("loss + loss");
+  b.check("loss + loss");
+  const bool known = !a.count.symbol() && !b.count.symbol();
+  if (known && a.count.item() != b.count.item())
+    throw Error(fmt::format(
+        "loss + loss: they are over {} and {}, so that no sum and count has the sum of their means; "
+        "add losses of one count",
+        a.count.item(), b.count.item()));
+  return {a.sum + b.sum, a.count};
+}
+Loss operator*(const Loss& loss, double factor) {
+  loss.check("loss * factor");
+  return {loss.sum * factor, loss.count};
+}
+Loss operator*(double factor, const Loss& loss) { return loss * factor; }
+
+std::ostream& operator<<(std::ostream& out, const Loss& loss) {
+  if (!loss.sum || !loss.count) return out << "no loss";
+  if (loss.sum.symbol() || loss.count.symbol()) return out << "a loss that is not known yet";
+  return out << fmt::format("{} (a sum of {} over {})", loss.item(), loss.sum.item(),
+                            loss.count.item());
+}
+
+Loss loss_of(const Tensor& losses) {
+  rows::check_float("loss_of", losses.spec());
+  return {sum_to(wide(losses), Shape()),
+          Tensor::scalar(static_cast<double>(losses.size()), DType::i64)};
+}
+
+void ops::check_so_far(const char* op, Specs in, std::size_t others, bool accumulate) {
+  const std::size_t expected = others + accumulate;
+  if (in.size() != expected)
+    throw Error(fmt::format("{}: {} inputs were given, expected {}", op, in.size(), expected));
+}
+
+void ops::check_so_far(const char* op, const Spec& so_far, DType sum) {
+  if (so_far != Spec{{}, sum})
+    throw Error(fmt::format("{}: the sum so far is {}, expected a scalar of {}", op,
+                            to_string(so_far), ebb::name(sum)));
+}
+
 template <PairKind kKind>
-std::array<Spec, 2> PairLoss<kKind>::shape(const Spec& x, const Spec& t) const {
-  check_pair(name, x, t);
+std::array<Spec, 2> PairLoss<kKind>::shape(Specs in) const {
+  check_so_far(name, in, 2, accumulate);
+  const Spec& x = in[0];
+  check_pair(name, x, in[1]);
+  if (accumulate) check_so_far(name, in[2], x.dtype);
   if (kKind == PairKind::huber && !(delta > 0))
     throw Error(fmt::format("huber: delta is {}, expected above 0", delta));
   return {Spec{{}, x.dtype}, Spec{{}, DType::i64}};
 }
 
 template <PairKind kKind>
-Cost PairLoss<kKind>::cost(const Spec& x, const Spec& t) const {
-  return rows::cost(kKind == PairKind::binary_cross_entropy ? 30 : 3, x, {&x, &t});
+Cost PairLoss<kKind>::cost(Specs in) const {
+  return rows::cost(kKind == PairKind::binary_cross_entropy ? 30 : 3, in[0], {&in[0], &in[1]});
 }
 
 template <PairKind kKind>
-std::size_t PairLoss<kKind>::scratch(const Spec& x, const Spec&) const {
-  return Leading(x.shape).rows * size_of(x.dtype);
+std::size_t PairLoss<kKind>::scratch(Specs in) const {
+  return Leading(in[0].shape).rows * size_of(in[0].dtype);
 }
 
 template <PairKind kKind>
-void PairLoss<kKind>::run(In x, In t, Out sum, Out count, Scratch scratch) const {
+void PairLoss<kKind>::run(Ins in, Out sum, Out count, Scratch scratch) const {
+  const In &x = in[0], &t = in[1];
   const Leading l(x.shape());
   rows::with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    *sum.as<T>() = 0;
+    *sum.as<T>() = accumulate ? *in[2].as<T>() : T(0);
     kernels::element_loss({kKind, delta}, x.as<T>(), t.as<T>(), l.rows, l.size, sum.as<T>(),
                           scratch);
   });
@@ -74,7 +141,13 @@ void PairLoss<kKind>::run(In x, In t, Out sum, Out count, Scratch scratch) const
 }
 
 template <PairKind kKind>
+AnyOp PairLoss<kKind>::going_on(Specs, int output) const {
+  return output == 0 && !accumulate ? any_op(PairLoss{delta, true}) : AnyOp();
+}
+
+template <PairKind kKind>
 void PairLoss<kKind>::grad(Back& b) const {
+  if (accumulate && b.wants(2)) b.give(2, b.d(0));
   if constexpr (kKind == PairKind::binary_cross_entropy) {
     if (b.wants(0)) b.give(0, apply(PairLossBackward<kKind>{delta}, b.in(0), b.in(1), b.d(0)));
     if (b.wants(1)) b.give(1, -(b.in(0) * b.d(0)));

@@ -1,6 +1,20 @@
 // Losses: a sum and a count, divided once per optimizer step, so that any split of a batch gives
 // the gradient of the whole.
+//
+// A loss of one's own is given one number for each row, or several:
+//
+//   const Tensor away = model(x) - y;                       // (rows, n)
+//   adam.minimize(loss_of(away * away));                    // their sum, over rows · n
+//   adam.minimize({sum(away * away), rows_of_x});           // the same by hand, i64 ()
+//   adam.minimize(loss_of(away * away) + 0.1 * mae(model(x), y));
+//
+// The sum is to be a chain over the rows, so that a batch in parts has the bits of the whole:
+// loss_of and the losses below are, as is sum() of a matrix, but not sum() of a vector, which goes by
+// blocks: then parts are equal up to rounding. The count may be a constant that is made of the number
+// of rows, such as Tensor::scalar(x.dim(0), DType::i64).
 #pragma once
+
+#include <iosfwd>
 
 #include "ebb/kernels/loss.hpp"
 #include "ebb/ops/op.hpp"
@@ -12,26 +26,58 @@ struct Loss {
   Tensor sum;    // scalar; f32, or f64 for f64 predictions
   Tensor count;  // i64 scalar: rows (cross-entropies) or elements (the others); no gradient
   Tensor mean() const;
+  double item() const;  // the mean, as a number
+
+  // Throws, naming `who`, where the sum is no floating scalar or the count no integer one.
+  void check(const char* who) const;
+};
+
+// Losses over the same examples: the sum is that of both, the count theirs. Refuses counts that are
+// known and differ, as there is no sum and count with the sum of their means; multiply one of the
+// losses by what it is worth, and add those of one count. Inside compiled functions counts are not
+// known: that of `a` is taken.
+Loss operator+(const Loss& a, const Loss& b);
+Loss operator*(const Loss& loss, double factor);  // its sum
+Loss operator*(double factor, const Loss& loss);
+std::ostream& operator<<(std::ostream& out, const Loss& loss);  // "0.125 (a sum of 8 over 64)"
+
+// What a step does about a loss that is infinite or NaN.
+enum class BadLoss : std::uint8_t {
+  stop,  // an Error; parameters and state are as they were
+  skip,  // the step is not taken, and counted as skipped
+  allow  // it is taken
 };
 
 }  // namespace ebb
 
 namespace ebb::ops {
 
-// logits (…, classes), labels (…) of i32 or i64 → sum, count. Kept: both.
+// That as many inputs were given as the op takes, and that the sum so far is of the sum's type.
+void check_so_far(const char* op, Specs in, std::size_t others, bool accumulate);
+void check_so_far(const char* op, const Spec& so_far, DType sum);
+
+// Each loss may be given one input more, a sum so far: its chain over the rows goes on from there,
+// so that a batch in parts has the sum of the whole, to the bit. The count is that of these rows.
+
+// logits (…, classes), labels (…) of i32 or i64[, sum so far ()] → sum, count. Kept: the first two.
 struct SparseCrossEntropy {
   static constexpr auto name = "sparse_cross_entropy";
   kernels::SparseTargets targets{};
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const SparseCrossEntropy&) const = default;
-  std::array<Spec, 2> shape(const Spec& logits, const Spec& labels) const;
-  Cost cost(const Spec& logits, const Spec& labels) const;
-  std::size_t scratch(const Spec& logits, const Spec& labels) const;
-  void run(In logits, In labels, Out sum, Out count, Scratch scratch) const;
-  Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
+  Needs needs(int input) const {
+    return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::nothing();
+  }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
-    return rule::summed(batch, 0b11, 0, batch.in[0].rank() > 1);
+    return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 // logits, labels, gradient of the sum () → gradient of the logits.
@@ -51,21 +97,25 @@ struct SparseCrossEntropyBackward {
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
-// logits (…, classes), targets (…, classes) → sum, count. Kept: both.
+// logits (…, classes), targets (…, classes)[, sum so far ()] → sum, count. Kept: the first two.
 struct CrossEntropy {
   static constexpr auto name = "cross_entropy";
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const CrossEntropy&) const = default;
-  std::array<Spec, 2> shape(const Spec& logits, const Spec& targets) const;
-  Cost cost(const Spec& logits, const Spec& targets) const;
-  std::size_t scratch(const Spec& logits, const Spec& targets) const;
-  void run(In logits, In targets, Out sum, Out count, Scratch scratch) const;
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
   Needs needs(int input) const {
+    if (input > 1) return Needs::nothing();
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const {
-    return rule::summed(batch, 0b11, 0, batch.in[0].rank() > 1);
+    return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 struct CrossEntropyBackward {
@@ -80,7 +130,8 @@ struct CrossEntropyBackward {
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
-// Losses of pairs of elements (kernels/loss.hpp has the formulas). x, t of one shape → sum, count.
+// Losses of pairs of elements (kernels/loss.hpp has the formulas). x, t of one shape[, sum so far ()]
+// → sum, count.
 using PairKind = kernels::ElementLoss::Kind;
 constexpr const char* pair_name(PairKind kind, bool backward) {
   switch (kind) {
@@ -99,17 +150,21 @@ template <PairKind kKind>
 struct PairLoss {
   static constexpr auto name = pair_name(kKind, false);
   double delta = 1;
+  bool accumulate = false;  // a sum so far is given
   bool operator==(const PairLoss&) const = default;
-  std::array<Spec, 2> shape(const Spec& x, const Spec& t) const;
-  Cost cost(const Spec& x, const Spec& t) const;
-  std::size_t scratch(const Spec& x, const Spec& t) const;
-  void run(In x, In t, Out sum, Out count, Scratch scratch) const;
+  std::array<Spec, 2> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  void run(Ins in, Out sum, Out count, Scratch scratch) const;
   Needs needs(int input) const {
+    if (input > 1) return Needs::nothing();
     const bool linear = kKind == PairKind::binary_cross_entropy && input == 1;  // in its targets
     return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11); }
+  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 template <PairKind kKind>
@@ -143,6 +198,9 @@ Loss sparse_cross_entropy(const Tensor& logits, const Tensor& labels,
                           SparseCrossEntropyOptions options = {});
 Loss cross_entropy(const Tensor& logits, const Tensor& targets, CrossEntropyOptions options = {});
 Loss binary_cross_entropy(const Tensor& logits, const Tensor& targets);
+
+// Of losses that are there already, (rows, …): their sum, in one chain over the rows, and how many.
+Loss loss_of(const Tensor& losses);
 
 Loss mse(const Tensor& prediction, const Tensor& target);
 Loss mae(const Tensor& prediction, const Tensor& target);

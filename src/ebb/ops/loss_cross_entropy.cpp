@@ -73,23 +73,25 @@ std::size_t rows_scratch(const Spec& logits) {
 
 // ---- one label for each row ----
 
-std::array<Spec, 2> SparseCrossEntropy::shape(const Spec& logits, const Spec& labels) const {
-  check_sparse(name, logits, labels, targets.smoothing);
-  return {Spec{{}, logits.dtype}, kCount};
+std::array<Spec, 2> SparseCrossEntropy::shape(Specs in) const {
+  check_so_far(name, in, 2, accumulate);
+  check_sparse(name, in[0], in[1], targets.smoothing);
+  if (accumulate) check_so_far(name, in[2], in[0].dtype);
+  return {Spec{{}, in[0].dtype}, kCount};
 }
-Cost SparseCrossEntropy::cost(const Spec& logits, const Spec& labels) const {
-  return rows::cost(20, logits, {&logits, &labels});
-}
-std::size_t SparseCrossEntropy::scratch(const Spec& logits, const Spec&) const {
-  return rows_scratch(logits);
+Cost SparseCrossEntropy::cost(Specs in) const { return rows::cost(20, in[0], {&in[0], &in[1]}); }
+std::size_t SparseCrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
+AnyOp SparseCrossEntropy::going_on(Specs, int output) const {
+  return output == 0 && !accumulate ? any_op(SparseCrossEntropy{targets, true}) : AnyOp();
 }
 
-void SparseCrossEntropy::run(In logits, In labels, Out sum, Out count, Scratch scratch) const {
+void SparseCrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {
+  const In &logits = in[0], &labels = in[1];
   const RowsOf r(logits.shape());
   with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
     rows::with_float(logits.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      *sum.as<T>() = 0;
+      *sum.as<T>() = accumulate ? *in[2].as<T>() : T(0);
       *count.as<std::int64_t>() = 0;
       kernels::sparse_cross_entropy(logits.as<T>(), all, r.count, r.size, targets, sum.as<T>(),
                                     count.as<std::int64_t>(), scratch);
@@ -98,6 +100,7 @@ void SparseCrossEntropy::run(In logits, In labels, Out sum, Out count, Scratch s
 }
 
 void SparseCrossEntropy::grad(Back& b) const {
+  if (accumulate && b.wants(2)) b.give(2, b.d(0));
   if (!b.wants(0)) return;
   b.give(0, apply(SparseCrossEntropyBackward{targets}, b.in(0), b.in(1), b.d(0)));
 }
@@ -145,28 +148,31 @@ Loss sparse_cross_entropy(const Tensor& logits, const Tensor& labels,
 
 // ---- a distribution for each row ----
 
-std::array<Spec, 2> CrossEntropy::shape(const Spec& logits, const Spec& targets) const {
-  check_soft(name, logits, targets);
-  return {Spec{{}, logits.dtype}, kCount};
+std::array<Spec, 2> CrossEntropy::shape(Specs in) const {
+  check_so_far(name, in, 2, accumulate);
+  check_soft(name, in[0], in[1]);
+  if (accumulate) check_so_far(name, in[2], in[0].dtype);
+  return {Spec{{}, in[0].dtype}, kCount};
 }
-Cost CrossEntropy::cost(const Spec& logits, const Spec& targets) const {
-  return rows::cost(22, logits, {&logits, &targets});
-}
-std::size_t CrossEntropy::scratch(const Spec& logits, const Spec&) const {
-  return rows_scratch(logits);
+Cost CrossEntropy::cost(Specs in) const { return rows::cost(22, in[0], {&in[0], &in[1]}); }
+std::size_t CrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
+AnyOp CrossEntropy::going_on(Specs, int output) const {
+  return output == 0 && !accumulate ? any_op(CrossEntropy{true}) : AnyOp();
 }
 
-void CrossEntropy::run(In logits, In targets, Out sum, Out count, Scratch scratch) const {
+void CrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {
+  const In &logits = in[0], &targets = in[1];
   const RowsOf r(logits.shape());
   rows::with_float(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    *sum.as<T>() = 0;
+    *sum.as<T>() = accumulate ? *in[2].as<T>() : T(0);
     kernels::cross_entropy(logits.as<T>(), targets.as<T>(), r.count, r.size, sum.as<T>(), scratch);
   });
   *count.as<std::int64_t>() = static_cast<std::int64_t>(r.count);
 }
 
 void CrossEntropy::grad(Back& b) const {
+  if (accumulate && b.wants(2)) b.give(2, b.d(0));
   if (b.wants(0)) b.give(0, apply(CrossEntropyBackward{}, b.in(0), b.in(1), b.d(0)));
   if (b.wants(1)) b.give(1, -(log_softmax(b.in(0)) * b.d(0)));
 }

@@ -155,7 +155,8 @@ Cost Matmul::cost(Specs in) const {
   const double again = accumulate ? 2 : 1;
   return {2 * k * static_cast<double>(y.size()),
           static_cast<double>(in[0].bytes() + in[1].bytes()) +
-              again * static_cast<double>(y.bytes())};
+              again * static_cast<double>(y.bytes()),
+          Work::product};
 }
 
 std::size_t Matmul::scratch(Specs in) const {

@@ -25,6 +25,8 @@
 //                                                   // elements at its place, inputs being broadcast
 //     static constexpr bool unlisted = true;        // made by a pass, not called: not registered
 //     Covered covered() const;                      // the call that this one makes needless
+//     AnyOp going_on(Specs in, int output) const;   // the op that takes one more input, from which
+//                                                   // this output, a sum over rows, starts its chain
 //
 // An op whose result can share its input's bytes adds `Tensor view(const Tensor& x) const`, which
 // gives the view, or an empty handle where it must be run after all.
@@ -49,9 +51,25 @@
 
 namespace ebb::ops {
 
+// What a call's time goes into: a machine is measured by each of these, since one speed does not tell
+// them all.
+enum class Work : std::uint8_t {
+  elementwise,  // arithmetic on elements, copies, updates
+  product,      // of matrices
+  convolution,
+  depthwise,  // a convolution of few channels a group
+  attention,
+  cell,    // recurrent: one time after the other
+  rows,    // norms, softmax, losses, reductions, windows
+  gather,  // rows by index
+  scatter  // sums into rows by index
+};
+inline constexpr int kWorks = 9;
+
 struct Cost {
   double flops = 0;  // multiply-adds count 2
   double bytes = 0;  // read and written
+  Work work = Work::elementwise;
 };
 
 // A tensor as a kernel call sees it.
@@ -139,6 +157,7 @@ class Back {
 };
 
 struct Covered;  // below
+class AnyOp;     // likewise
 
 // What is known of an op without its type. One for each op struct, registered when first linked in.
 struct OpType {
@@ -162,6 +181,7 @@ struct OpType {
   Covered (*covered)(const void* op);  // null: nothing
   std::size_t (*least_scratch)(const void* op, Specs in);  // null: all of it
   double (*slowdown)(const void* op, Specs in, std::size_t scratch);
+  AnyOp (*going_on)(const void* op, Specs in, int output);  // empty: there is none
   OpType* next = nullptr;
 };
 
@@ -176,6 +196,7 @@ class AnyOp {
  public:
   AnyOp() = default;
   AnyOp(const OpType& type, const void* op) : type_(&type) { std::memcpy(bytes_, op, type.size); }
+  explicit operator bool() const { return type_ != nullptr; }
   const OpType& type() const { return *type_; }
   const void* attributes() const { return bytes_; }
   bool operator==(const AnyOp& o) const {

@@ -125,7 +125,8 @@ Tensor joined(const std::vector<Tensor>& segments) {
 Cost cost(const kernels::Recurrence& over, double gates, double flops_per_unit, Specs in,
           std::span<const Spec> out) {
   const double units = static_cast<double>(over.batch * over.steps * over.hidden);
-  Cost c{units * (2 * gates * static_cast<double>(over.hidden) + flops_per_unit), 0};
+  Cost c{units * (2 * gates * static_cast<double>(over.hidden) + flops_per_unit), 0,
+         Work::cell};
   for (const Spec& s : in) c.bytes += static_cast<double>(s.bytes());
   for (const Spec& s : out) c.bytes += static_cast<double>(s.bytes());
   return c;
@@ -239,7 +240,7 @@ Spec RecurrentWeightGrad::shape(Specs in) const {
 Cost RecurrentWeightGrad::cost(Specs in) const {
   const Spec out = shape(in);
   Cost c{2 * static_cast<double>(in[0].size()) * static_cast<double>(in[1].shape[2]),
-         static_cast<double>(out.bytes())};
+         static_cast<double>(out.bytes()), Work::cell};
   for (const Spec& s : in) c.bytes += static_cast<double>(s.bytes());
   return c;
 }

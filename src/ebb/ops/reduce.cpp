@@ -116,7 +116,8 @@ Spec ReduceOp<kFunction>::shape(const Spec& x) const {
 template <Reduce kFunction>
 Cost ReduceOp<kFunction>::cost(const Spec& x) const {
   const double each = kFunction == Reduce::logsumexp ? 30 : kFunction == Reduce::var ? 4 : 1;
-  return {each * static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes())};
+  return {each * static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes()),
+          Work::rows};
 }
 
 template <Reduce kFunction>
@@ -161,6 +162,21 @@ void ReduceOp<kFunction>::grad(Back& back) const {
   }
 }
 
+// As a SumTo, where that says the same: not of a vector, which it sums in the order of rows.
+template <Reduce kFunction>
+AnyOp ReduceOp<kFunction>::going_on(Specs in, int) const {
+  const Shape& x = in[0].shape;
+  std::uint32_t sums = 0;
+  const Shape to = reduced_shape(x, axes, keepdims);
+  if (kFunction != Reduce::sum || x.rank() < 2 || !repeated_axes(x, to, sums) || sums != axes)
+    return {};
+  return any_op(SumTo{to, true});
+}
+
+AnyOp SumTo::going_on(Specs, int) const {
+  return accumulate ? AnyOp() : any_op(SumTo{to, true});
+}
+
 Spec SumTo::shape(Specs in) const {
   const std::size_t expected = accumulate ? 2 : 1;
   if (in.size() != expected)
@@ -182,7 +198,7 @@ Spec SumTo::shape(Specs in) const {
 Cost SumTo::cost(Specs in) const {
   double bytes = static_cast<double>(Spec{to, in[0].dtype}.bytes());
   for (const Spec& x : in) bytes += static_cast<double>(x.bytes());
-  return {static_cast<double>(in[0].size()), bytes};
+  return {static_cast<double>(in[0].size()), bytes, Work::rows};
 }
 
 void SumTo::run(Ins in, Out y, Scratch) const {
@@ -224,7 +240,8 @@ Spec ArgMax::shape(const Spec& x) const {
   return {y, DType::i64};
 }
 Cost ArgMax::cost(const Spec& x) const {
-  return {static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes())};
+  return {static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes()),
+          Work::rows};
 }
 void ArgMax::run(In x, Out y, Scratch) const {
   const kernels::Reduction r = kernels::reduction(x.shape().dims(), 1u << axis);

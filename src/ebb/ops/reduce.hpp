@@ -87,6 +87,7 @@ struct ReduceOp {
            rule::summed(batch, 0b1, 0, over_rows && kFunction == sum) |
            rule::linear(batch, 0b1, kFunction == sum || kFunction == mean);
   }
+  AnyOp going_on(Specs in, int output) const;
 };
 
 struct SumTo {  // x summed over the axes along which `to` was broadcast; added to the last input
@@ -102,6 +103,7 @@ struct SumTo {  // x summed over the axes along which `to` was broadcast; added 
   void grad(Back& back) const;
   Rows rows(const Carried& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
+  AnyOp going_on(Specs, int output) const;
 };
 
 struct ArgMax {  // i64: the place of the first largest element along an axis

@@ -29,7 +29,7 @@ void check_parameter(const char* op, const char* what, const Spec& parameter, co
 }
 
 Cost cost(double flops, const Spec& x, std::initializer_list<const Spec*> moved) {
-  Cost c{flops * static_cast<double>(x.size()), 0};
+  Cost c{flops * static_cast<double>(x.size()), 0, Work::rows};
   for (const Spec* spec : moved) c.bytes += static_cast<double>(spec->bytes());
   return c;
 }

@@ -28,11 +28,19 @@ class Tracer {
   virtual std::span<const Variable> variables() const = 0;  // that were read so far
   virtual Tensor key() = 0;                                 // that of random draws
 
+  // An optimizer takes a step: what is drawn from here on is drawn in the next one. How many steps
+  // `who` has taken in this function before.
+  virtual int stepped(const void* who) = 0;
+
   // A batch may be taken in parts. `carried` gives what a sum amounts to after the parts before
   // this one (an empty handle in the first); `carry` tells what it amounts to after this one, in
   // the same order, and that what is called from now on happens once, after the last part.
   virtual Tensor carried(const Spec& spec) = 0;
   virtual void carry(std::span<Tensor> sums) = 0;
+
+  // What a scalar that is made of sums over examples, such as a loss, amounts to after the last
+  // part: each of those sums goes on from part to part, and what is made of them is made once.
+  virtual Tensor total(const Tensor& scalar) = 0;
 
  protected:
   ~Tracer() = default;

@@ -7,6 +7,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/tracer.hpp"
 #include "ebb/optim/optimizer.hpp"
 
 namespace ebb::optim {
@@ -54,7 +55,22 @@ void Accumulator::check_room() const {
 // The scale of the first part is that of all: a step in between may change the optimizer's.
 void Accumulator::begin(const random::State& draws) {
   draws_ = draws;
-  scale_ = optimizer_ ? static_cast<float>(Optimizer::at(optimizer_).loss_scale()) : 1;  // as minimize() has it
+  // As minimize() has it.
+  scale_ = optimizer_ ? static_cast<float>(Optimizer::at(optimizer_).loss_scale()) : 1;
+  if (scale_ != 1 && ops::tracer())
+    throw Error(
+        "accumulator: a loss scale changes from step to step, which a compiled function cannot "
+        "follow; call minimize() there");
+}
+
+void Accumulator::add_count(const Tensor& count) {
+  if (!ops::tracer()) {
+    count_ += count.item();
+    return;
+  }
+  const Tape::Pause nobody;
+  const Tensor more = cast(count, DType::f64);
+  traced_count_ = traced_count_ ? traced_count_ + more : more;
 }
 
 void check_distinct(const char* who, std::span<const Variable> params) {
@@ -66,6 +82,7 @@ void check_distinct(const char* who, std::span<const Variable> params) {
 
 void Accumulator::add(Tape& tape, const Loss& loss) {
   check_room();
+  loss.check("accumulator");
   if (!tape.recorded(loss.sum))
     throw Error(
         "accumulator: this tape has not recorded the loss, or was used up; make a Tape before "
@@ -77,7 +94,7 @@ void Accumulator::add(Tape& tape, const Loss& loss) {
     const Tensor seed = scale_ == 1 ? Tensor() : Tensor::full({}, scale_, loss.sum.dtype());
     tape.gradient_into({&loss.sum, 1}, {&seed, 1}, sources_, sums_);
     sources_.clear();
-    count_ += loss.count.item();
+    add_count(loss.count);
     ++parts_;
     tape.commit();
   } catch (...) {
@@ -111,7 +128,7 @@ void Accumulator::add(std::span<const Tensor> gradients, double count) {
     sums[i] = sums[i] ? sums[i] + scaled : scaled;
   }
   sums_ = std::move(sums);
-  count_ += count;
+  add_count(Tensor::scalar(count, DType::f64));
   ++parts_;
 }
 
@@ -151,6 +168,7 @@ void Accumulator::discard() {
 void Accumulator::clear() {
   sums_.assign(params_.size(), Tensor());
   count_ = 0;
+  traced_count_ = {};
   parts_ = 0;
   torn_ = false;
 }

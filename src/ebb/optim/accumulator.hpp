@@ -48,6 +48,9 @@ class Accumulator {
   int parts() const { return parts_; }
   double count() const { return count_; }
 
+  // In a compiled function, where counts are not known when it is traced; f64 ().
+  const Tensor& traced_count() const { return traced_count_; }
+
   std::span<const Tensor> sums() const;  // times scale(); empty handles where nothing flowed
   double scale() const { return scale_; }
   bool is_for(const Optimizer& optimizer) const;
@@ -63,7 +66,9 @@ class Accumulator {
   std::shared_ptr<Optimizer*> optimizer_;  // wherever it is now
   std::vector<Variable> params_;
   std::vector<Tensor> sources_, sums_;
+  void add_count(const Tensor& count);
   double count_ = 0, scale_ = 1;
+  Tensor traced_count_;
   int parts_ = 0, window_;
   bool torn_ = false;
   random::State draws_;  // when the first part began

@@ -58,7 +58,22 @@ class Widened final : public First {
   Variable from_;
 };
 
+std::optional<BadLoss>& told_of_bad_losses() {
+  thread_local std::optional<BadLoss> bad;
+  return bad;
+}
+
 }  // namespace
+
+BadLossScope::BadLossScope(std::optional<BadLoss> bad) : outer_(told_of_bad_losses()) {
+  if (bad) told_of_bad_losses() = bad;
+}
+BadLossScope::~BadLossScope() { told_of_bad_losses() = outer_; }
+
+BadLoss Optimizer::bad_loss() const {
+  if (told_of_bad_losses()) return *told_of_bad_losses();
+  return bad_loss_.value_or(norm_ ? BadLoss::allow : BadLoss::stop);
+}
 
 Optimizer::Optimizer(const char* rule, std::vector<Variable> params, const Common& common,
                      const Keeps& keeps) {
@@ -150,9 +165,9 @@ void Optimizer::set_rate(double lr) {
   *reinterpret_cast<double*>(lr_.bytes()) = lr;
 }
 
-Optimizer::Numbers Optimizer::numbers(std::size_t setting) const {
+Optimizer::Numbers Optimizer::numbers(std::size_t setting, int turn) const {
   const Setting& s = settings_[setting];
-  return {rate() * s.lr_scale, s.weight_decay, steps() + 1};
+  return {rate() * s.lr_scale, s.weight_decay, steps() + turn + 1};
 }
 
 void Optimizer::set_lr(double lr) {
@@ -204,6 +219,7 @@ std::vector<Variable> Optimizer::state() const {
 
 Loss Optimizer::minimize(const Loss& loss) {
   check_usable();
+  loss.check(rule_.c_str());
   Tape* tape = Tape::innermost();
   if (tape && tape->used_up())
     throw Error(fmt::format(
@@ -215,6 +231,19 @@ Loss Optimizer::minimize(const Loss& loss) {
                     rule_));
   if (ops::tracer()) return minimize_traced(loss, *tape);
   try {
+    if (const BadLoss bad = bad_loss(); bad != BadLoss::allow) {
+      const double sum = loss.sum.item();
+      if (!std::isfinite(sum) && bad == BadLoss::stop)
+        ops::StepScale::refuse(sum, loss.count.item(), steps() + 1);
+      if (!std::isfinite(sum)) {
+        scale_.own();
+        skipped_.own();
+        if (norm_) norm_.assign(Tensor::full({}, NAN, DType::f64));
+        count_step(false);
+        tape->commit();
+        return loss;
+      }
+    }
     const double scale = static_cast<float>(scale_.now());  // as a compiled step reads it
     const Tensor seed = scale_.used() ? Tensor::full({}, scale, loss.sum.dtype()) : Tensor();
     const Tensor *ys[] = {&loss.sum}, *dys[] = {&seed};
@@ -243,12 +272,16 @@ void Optimizer::ask_for_rows() {
 void Optimizer::step(Accumulator& gathered) {
   const std::span<const Tensor> sums = gathered.sums();
   if (!gathered.is_for(*this)) refuse_loss_scale();
-  step(sums, {}, gathered.count(), gathered.scale());
+  if (ops::tracer())
+    step_traced(sums, gathered.traced_count());
+  else
+    step(sums, {}, gathered.count(), gathered.scale());
   gathered.clear();
 }
 
 void Optimizer::step(std::span<const Tensor> gradients, double count) {
   refuse_loss_scale();
+  if (ops::tracer()) return step_traced(gradients, Tensor::scalar(count, DType::f64));
   step(gradients, {}, count, 1);
 }
 
@@ -314,20 +347,19 @@ void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGrad
     for (const Entry& e : entries_) sum += squares(e);
   const auto [scale, norm] =
       ops::StepScale{clip_norm_, scale_.used()}.of(sum, count, loss_scale);
-  ask_schedule();
+  ask_schedule(0);
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
   for (std::size_t s = 0; scale != 0 && s < settings_.size(); ++s) {
     grouped_.clear();
     for (std::size_t i = 0; i < entries_.size(); ++i)
       if (entry_setting_[i] == s) grouped_.push_back(entries_[i]);
     if (!grouped_.empty())
-      update(grouped_, {scale, clip_value_}, numbers(s), {scratch.data(), scratch_size});
+      update(grouped_, {scale, clip_value_}, numbers(s, 0), {scratch.data(), scratch_size});
   }
-  count_step();
+  count_step(!norm_ || std::isfinite(norm));
 }
 
-void Optimizer::count_step() {
-  const bool taken = !norm_ || std::isfinite(last_norm());
+void Optimizer::count_step(bool taken) {
   if (taken) {
     ++*reinterpret_cast<std::int64_t*>(steps_.bytes());
   } else {
@@ -337,20 +369,21 @@ void Optimizer::count_step() {
   random::next_step();
 }
 
-void Optimizer::ask_schedule() {
+void Optimizer::ask_schedule(int turn) {
   if (!schedule_) return;
-  const double lr = schedule_(steps());
+  const double lr = schedule_(steps() + turn);
   check_lr("the lr of the schedule", lr);
   set_rate(lr);
 }
 
-// The rule of the step that begins, and the certainty that it can be counted.
-void Optimizer::prepare(std::span<std::byte> rule, std::size_t setting) {
+// The rule of the step that begins, after so many others of this function, and the certainty that
+// it can be counted.
+void Optimizer::prepare(std::span<std::byte> rule, std::size_t setting, int turn) {
   steps_.own();
   skipped_.own();
   scale_.own();
-  ask_schedule();
-  write_rule(rule, numbers(setting));
+  ask_schedule(turn);
+  write_rule(rule, numbers(setting, turn));
 }
 
 // A layer that the model calls, and that its each() does not list, would silently not be trained.
@@ -370,13 +403,38 @@ void Optimizer::check_none_forgotten(const Loss& loss, const Tape& tape) const {
       forgotten.size() > 1 ? fmt::format(" and {} more", forgotten.size() - 1) : ""));
 }
 
+// Gradients that somebody has walked back to: this part's, added to those of the parts before.
+void Optimizer::step_traced(std::span<const Tensor> gradients, const Tensor& count) {
+  check_usable();
+  ops::Tracer& tracer = *ops::tracer();
+  if (gradients.size() != params_.size())
+    throw Error(fmt::format("{}: {} gradients were given for {} parameters", rule_,
+                            gradients.size(), params_.size()));
+  const Tape::Pause nobody;
+  std::vector<Tensor> sums(gradients.begin(), gradients.end());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Tensor so_far = tracer.carried(params_[i].spec());
+    if (!sums[i]) continue;
+    const Spec& spec = params_[i].spec();
+    if (sums[i].spec() != spec &&
+        !(is_half(spec.dtype) && sums[i].spec() == Spec{spec.shape, DType::f32}))
+      throw Error(fmt::format("{}: the gradient of {} is {}, the parameter {}", rule_,
+                              params_[i].name(), to_string(sums[i].spec()), to_string(spec)));
+    const CategoryScope category(Category::gradients);
+    if (so_far) sums[i] = so_far + sums[i];
+  }
+  const Tensor examples = tracer.total(count);
+  tracer.carry(sums);
+  take_traced(sums, {examples, {}, {}});
+  if (Tape* tape = Tape::innermost()) tape->commit();
+}
+
 Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   ops::Tracer& tracer = *ops::tracer();
   check_none_forgotten(loss, tape);
   const std::size_t count = params_.size();
-  std::vector<Tensor> sums(count + 2);  // gradients, then the loss's sum and count
+  std::vector<Tensor> sums(count);  // gradients
   for (std::size_t i = 0; i < count; ++i) sums[i] = tracer.carried(params_[i].spec());
-  const Tensor sum = tracer.carried(loss.sum.spec()), examples = tracer.carried(loss.count.spec());
 
   Tensor seed;
   if (scale_.used())
@@ -391,35 +449,62 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
   for (const Variable& p : params_) sources_.push_back(&p.value());
   {
     const CategoryScope category(Category::gradients);
-    tape.gradient_into(ys, dys, sources_, {sums.data(), count});
-    sums[count] = sum ? sum + loss.sum : loss.sum;
-    sums[count + 1] = examples ? examples + loss.count : loss.count;
+    tape.gradient_into(ys, dys, sources_, sums);
   }
+  const Loss whole{tracer.total(loss.sum), tracer.total(loss.count)};
   tracer.carry(sums);
+  take_traced(sums, {whole.count, seed, whole.sum});
+  tape.commit();
+  return whole;
+}
 
+void Optimizer::take_traced(std::span<const Tensor> sums, const Traced& of) {
+  ops::Tracer& tracer = *ops::tracer();
+  const std::size_t count = params_.size();
+  const int turn = tracer.stepped(this);
+  const BadLoss bad = of.loss ? bad_loss() : BadLoss::allow;
+  if (turn > 0 && (norm_ || bad == BadLoss::skip))
+    throw Error(fmt::format(
+        "{}: two steps in a compiled function, where one may be skipped (by clip_norm, a loss scale "
+        "or BadLoss::skip), so that the other is not known; compile a function for each",
+        rule_));
+  if (bad == BadLoss::skip && !outcome())
+    outcome_ = Variable(rule_ + ".outcome", Tensor::zeros({}, DType::f64), false,
+                        Category::optimizer);
+  Tensor step, loss;
   std::vector<Tensor> squares;
-  std::vector<const Tensor*> scaled = {&sums[count + 1]};
-  if (seed) scaled.push_back(&seed);
+  std::vector<const Tensor*> scaled = {&of.count};
+  if (of.seed) scaled.push_back(&of.seed);
+  if (bad != BadLoss::allow) {
+    step = tracer.before_step((rule_ + ".step").c_str(), {{}, DType::i64},
+                              [self = self_, turn](std::span<std::byte> to) {
+                                const std::int64_t next = at(self).steps() + turn + 1;
+                                std::memcpy(to.data(), &next, sizeof next);
+                              });
+    loss = is_half(of.loss.dtype()) ? cast(of.loss, DType::f32) : of.loss;
+    scaled.push_back(&loss);
+    scaled.push_back(&step);
+  }
   if (norm_)
     for (std::size_t i = 0; i < count; ++i)
       if (sums[i]) squares.push_back(ops::apply(ops::SumOfSquares{}, sums[i]));
   for (const Tensor& s : squares) scaled.push_back(&s);
   const auto [scale, norm] =
-      ops::apply_all(ops::StepScale{clip_norm_, scale_.used()}, scaled);
+      ops::apply_all(ops::StepScale{clip_norm_, static_cast<bool>(of.seed), bad}, scaled);
 
   std::vector<Tensor> rules;  // one for each setting of the groups
   for (std::size_t k = 0; k < settings_.size(); ++k)
     rules.push_back(tracer.before_step(
         (k ? fmt::format("{} {}", rule_, k) : rule_).c_str(),
         {{static_cast<std::int64_t>(rule_bytes())}, DType::u8},
-        [self = self_, k, value = clip_value_, norm = clip_norm_](std::span<std::byte> to) {
+        [self = self_, k, turn, value = clip_value_, norm = clip_norm_](std::span<std::byte> to) {
           Optimizer& now = at(self);
           if (now.clip_value_ != value || now.clip_norm_ != norm)
             throw Error(fmt::format(
                 "{}: clipping was changed after the step was compiled, which does "
                 "not know of it; set it before, or compile anew",
                 now.rule_));
-          now.prepare(to, k);
+          now.prepare(to, k, turn);
         }));
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {
@@ -436,10 +521,11 @@ Loss Optimizer::minimize_traced(const Loss& loss, Tape& tape) {
     for (std::size_t k = 0; k < kept.size(); ++k) kept[k].adopt(std::move(out[k]));
   }
   if (!any) throw Error(fmt::format("{}: the loss depends on none of the parameters", rule_));
-  if (norm_) norm_.adopt(norm);
-  tracer.after_step([self = self_] { at(self).count_step(); });
-  tape.commit();
-  return {sums[count], sums[count + 1]};
+  Variable told = norm_ || bad == BadLoss::skip ? outcome() : Variable();
+  if (told) told.adopt(norm);
+  tracer.after_step([self = self_, told] {
+    at(self).count_step(!told || std::isfinite(told.value().item<double>()));
+  });
 }
 
 }  // namespace ebb::optim

@@ -4,11 +4,16 @@
 //   optim::AdamW adam(params(model), {.lr = 1e-3f});
 //   Tape tape;
 //   adam.minimize(sparse_cross_entropy(model(x), labels));
+//
+// Steps are taken in compiled functions as well, also several of them: those of a GAN's two
+// optimizers, or one optimizer's one after the other. A batch is taken in parts there where no step
+// needs what another one made.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +44,8 @@ struct OptimizerFields {
   Schedule schedule_;
   double clip_value_, clip_norm_;
   Variable norm_;     // of the last step's gradient, where it is measured
+  Variable outcome_;  // instead, where steps may be skipped: finite if it was taken
+  std::optional<BadLoss> bad_loss_;
   Variable skipped_;  // without a loss scale, which counts them itself
   ScaleState scale_;
   // Reused from step to step.
@@ -74,10 +81,14 @@ class Optimizer : private OptimizerFields {
   // taken: parameters and state stay as they are, and skipped() counts it, not steps().
   void clip_norm(double limit);
   double last_norm() const;  // before clipping; measured only with clip_norm or a loss scale
+  // What minimize does about a loss that is infinite or NaN. Without a word it stops; or, with
+  // clip_norm or a loss scale, goes by the length of the gradient.
+  void on_bad_loss(BadLoss bad) { bad_loss_ = bad; }
 
   double loss_scale() const;  // of the next step; 1 where the loss is not scaled
   std::int64_t steps() const;    // taken so far
-  // Not taken because the length of the gradient was infinite or NaN, with clip_norm or a loss scale.
+  // Not taken because the loss was infinite or NaN, with BadLoss::skip; or because the length of the
+  // gradient was, with clip_norm or a loss scale.
   std::int64_t skipped() const;
   const std::vector<Variable>& params() const { return params_; }  // without frozen ones
   // Everything a later run needs to go on: the rule's state, the rate, the loss scale, and the numbers
@@ -128,19 +139,40 @@ class Optimizer : private OptimizerFields {
  private:
   Loss minimize_traced(const Loss& loss, Tape& tape);
   void check_none_forgotten(const Loss& loss, const Tape& tape) const;
+  // What is called from here on happens once, after the last part of the batch.
+  struct Traced {
+    Tensor count, seed, loss;  // the last two may be empty
+  };
+  void step_traced(std::span<const Tensor> gradients, const Tensor& count);
+  void take_traced(std::span<const Tensor> sums, const Traced& of);
+  BadLoss bad_loss() const;
+  const Variable& outcome() const { return norm_ ? norm_ : outcome_; }
   void ask_for_rows();
   void refuse_loss_scale() const;
   void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
             double loss_scale);
-  void count_step();
-  void prepare(std::span<std::byte> rule, std::size_t setting);
+  void count_step(bool taken);
+  // `turn`: how many steps of this optimizer the function that is running takes before this one.
+  void prepare(std::span<std::byte> rule, std::size_t setting, int turn);
   void check_usable() const;
   double rate() const;  // as it was set, or as the schedule last said
   void set_rate(double lr);
-  void ask_schedule();
-  Numbers numbers(std::size_t setting) const;
+  void ask_schedule(int turn);
+  Numbers numbers(std::size_t setting, int turn) const;
   static Optimizer& at(const std::shared_ptr<Optimizer*>& self);
   friend class Accumulator;
+};
+
+// For as long as it lives, the word of this thread about bad losses, whatever optimizers were told.
+class BadLossScope {
+ public:
+  explicit BadLossScope(std::optional<BadLoss> bad);
+  ~BadLossScope();
+  BadLossScope(const BadLossScope&) = delete;
+  BadLossScope& operator=(const BadLossScope&) = delete;
+
+ private:
+  std::optional<BadLoss> outer_;
 };
 
 struct SgdOptions {

@@ -116,7 +116,8 @@ template class RuleOptimizer<kernels::Adam8Rule>;
 template class RuleOptimizer<kernels::AdafactorRule>;
 
 Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
-    : RuleOptimizer("sgd", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, with_momentum({}, o.momentum)),
+    : RuleOptimizer("sgd", std::move(params),
+                    {o.lr, o.weight_decay, o.half, o.groups}, with_momentum({}, o.momentum)),
       options_(o) {
   check_unit("momentum", o.momentum);
   check_decay(o.weight_decay);
@@ -150,8 +151,8 @@ kernels::AdamRule adam_rule(const AdamOptionsOf<kDecoupled>& o, double lr, doubl
 
 template <bool kDecoupled>
 AdamOf<kDecoupled>::AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecoupled> o)
-    : RuleOptimizer(kDecoupled ? "adamw" : "adam", std::move(params), {o.lr, o.weight_decay, o.half, o.groups},
-                    always({"m", "v"})),
+    : RuleOptimizer(kDecoupled ? "adamw" : "adam", std::move(params),
+                    {o.lr, o.weight_decay, o.half, o.groups}, always({"m", "v"})),
       options_(o) {
   check(o);
   lazy_ = o.lazy;
@@ -166,7 +167,9 @@ template class AdamOf<false>;
 template class AdamOf<true>;
 
 AdamW8bit::AdamW8bit(std::vector<Variable> params, AdamWOptions o)
-    : RuleOptimizer("adamw_8bit", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, always({"mv"})), options_(o) {
+    : RuleOptimizer("adamw_8bit", std::move(params),
+                    {o.lr, o.weight_decay, o.half, o.groups}, always({"mv"})),
+      options_(o) {
   check(o);
   if (o.lazy)
     throw Error("adamw_8bit: it has no lazy form; a block of its state holds more than one row");
@@ -177,7 +180,8 @@ kernels::Adam8Rule AdamW8bit::rule(const Numbers& n) const {
 }
 
 Rmsprop::Rmsprop(std::vector<Variable> params, RmspropOptions o)
-    : RuleOptimizer("rmsprop", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, with_momentum({"v"}, o.momentum)),
+    : RuleOptimizer("rmsprop", std::move(params),
+                    {o.lr, o.weight_decay, o.half, o.groups}, with_momentum({"v"}, o.momentum)),
       options_(o) {
   check_unit("alpha", o.alpha);
   check_unit("momentum", o.momentum);
@@ -189,7 +193,9 @@ kernels::RmspropRule Rmsprop::rule(const Numbers& n) const {
 }
 
 Adagrad::Adagrad(std::vector<Variable> params, AdagradOptions o)
-    : RuleOptimizer("adagrad", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, always({"sum"})), options_(o) {
+    : RuleOptimizer("adagrad", std::move(params),
+                    {o.lr, o.weight_decay, o.half, o.groups}, always({"sum"})),
+      options_(o) {
   check_decay(o.weight_decay);
 }
 
@@ -198,7 +204,9 @@ kernels::AdagradRule Adagrad::rule(const Numbers& n) const {
 }
 
 Lion::Lion(std::vector<Variable> params, LionOptions o)
-    : RuleOptimizer("lion", std::move(params), {o.lr, o.weight_decay, o.half, o.groups}, always({"m"})), options_(o) {
+    : RuleOptimizer("lion", std::move(params),
+                    {o.lr, o.weight_decay, o.half, o.groups}, always({"m"})),
+      options_(o) {
   check_unit("beta1", o.beta1);
   check_unit("beta2", o.beta2);
   check_decay(o.weight_decay);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cmath>
+#include <limits>
 #include <cstring>
 
 #include "ebb/base/error.hpp"
@@ -36,13 +37,18 @@ void SumOfSquares::run(In g, Out sum, Scratch scratch) const {
 }
 
 std::array<Spec, 2> StepScale::shape(Specs in) const {
-  if (in.empty() || in[0] != Spec{{}, DType::i64})
+  if (in.empty() || (in[0] != Spec{{}, DType::i64} && in[0] != kNumber))
     throw Error(fmt::format("{}: the first input is {}, expected the count, i64()", name,
                             in.empty() ? "missing" : to_string(in[0])));
   if (loss_scaled && (in.size() < 2 || in[1] != Spec{{}, DType::f32}))
     throw Error(fmt::format("{}: the second input is {}, expected the loss scale, f32()", name,
                             in.size() < 2 ? "missing" : to_string(in[1])));
-  for (const Spec& s : in.subspan(loss_scaled ? 2 : 1))
+  const std::size_t first = before_squares();
+  if (in.size() < first || (bad != BadLoss::allow &&
+                            (in[first - 2].rank() > 0 || !is_float(in[first - 2].dtype) ||
+                             in[first - 1] != Spec{{}, DType::i64})))
+    throw Error(fmt::format("{}: expected a loss's sum and the number of the step", name));
+  for (const Spec& s : in.subspan(first))
     if (s != kNumber)
       throw Error(fmt::format("{}: a sum of squares is {}, expected f64()", name, to_string(s)));
   return {kNumber, kNumber};
@@ -59,13 +65,34 @@ StepScale::Result StepScale::of(double sum, double count, double loss_scale) con
   return {norm > clip_norm ? scale * (clip_norm / norm) : scale, norm};
 }
 
+void StepScale::refuse(double sum, double count, std::int64_t step) {
+  throw Error(fmt::format(
+      "optimizer: the loss of step {} is {} (a sum of {} over {}); nothing has changed. Look at the "
+      "batch, lower the rate or clip the gradient; BadLoss::skip leaves such steps out, "
+      "BadLoss::allow takes them",
+      step, sum / count, sum, count));
+}
+
 void StepScale::run(Ins in, Out scale, Out norm, Scratch) const {
-  const auto count = static_cast<double>(*in[0].as<std::int64_t>());
+  const double count = in[0].dtype() == DType::f64
+                           ? *in[0].as<double>()
+                           : static_cast<double>(*in[0].as<std::int64_t>());
+  if (bad != BadLoss::allow) {
+    const In& loss = in[before_squares() - 2];
+    const double sum = loss.dtype() == DType::f64 ? *loss.as<double>() : double{*loss.as<float>()};
+    if (!std::isfinite(sum) && bad == BadLoss::stop)
+      refuse(sum, count, *in[before_squares() - 1].as<std::int64_t>());
+    if (!std::isfinite(sum)) {
+      *norm.as<double>() = std::numeric_limits<double>::quiet_NaN();
+      *scale.as<double>() = 0;
+      return;
+    }
+  }
   if (!(count > 0))
     throw Error(fmt::format(
         "optimizer: the loss counts {} examples; there is nothing to learn from", count));
   double sum = 0;
-  for (const In& s : in.subspan(loss_scaled ? 2 : 1)) sum += *s.as<double>();
+  for (const In& s : in.subspan(before_squares())) sum += *s.as<double>();
   const Result r = of(sum, count, loss_scaled ? *in[1].as<float>() : 1);
   *norm.as<double>() = r.norm;
   *scale.as<double>() = r.scale;

@@ -8,6 +8,7 @@
 #include "ebb/kernels/update.hpp"
 #include "ebb/kernels/update_8bit.hpp"
 #include "ebb/kernels/update_factored.hpp"
+#include "ebb/ops/loss.hpp"
 #include "ebb/ops/op.hpp"
 
 namespace ebb::optim {
@@ -96,14 +97,18 @@ struct SumOfSquares {
   void run(In gradient, Out sum, Scratch scratch) const;
 };
 
-// count i64 (), sums of squares f64 () … → scale: what every gradient is multiplied by (1 / count and
+// count i64 or f64 (), sums of squares f64 () … → scale: what every gradient is multiplied by (1 / count and
 // the factor of the clip by global norm), and that norm before clipping. Refuses a count of 0.
 // With `loss_scaled` the second input is what the loss was multiplied by, f32 (); it is divided out.
 // Where the norm is measured and not finite the scale is 0: the step is not taken.
+// Unless a bad loss is allowed, the next two inputs are the loss's sum () and the number of the step,
+// i64 (): a sum that is not finite is refused, or makes the scale 0 and the norm NaN. All updates
+// need the scale, so nothing has changed by then.
 struct StepScale {
   static constexpr auto name = "step_scale";
   double clip_norm = 0;  // infinity: none
   bool loss_scaled = false;
+  BadLoss bad = BadLoss::allow;
   bool operator==(const StepScale&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
   Cost cost(Specs in) const;
@@ -113,6 +118,10 @@ struct StepScale {
     double scale, norm;
   };
   Result of(double sum_of_squares, double count, double loss_scale) const;
+  [[noreturn]] static void refuse(double sum, double count, std::int64_t step);
+
+ private:
+  std::size_t before_squares() const { return 1u + loss_scaled + (bad == BadLoss::allow ? 0 : 2); }
 };
 
 // rule (the bytes of a Rule, filled in for this step), scale, gradient, parameter, with kMaster its

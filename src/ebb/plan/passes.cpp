@@ -17,7 +17,14 @@ namespace {
 constexpr std::size_t kManyCalls = 1500;  // from here on sizes are never fine
 constexpr double kEffortForOrder = 0.01;  // where nothing but the order can change
 constexpr double kTransferSeconds = 20e-6;
-constexpr double kSpillCpu = 0.15e-9;  // seconds a byte, for checksums and the system's part
+
+// Whether each finds what the other leaves. The whole batch leaves nothing.
+bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
+  return std::equal(a.carry.begin(), a.carry.end(), b.carry.begin(), b.carry.end(),
+                    [](trace::Id x, trace::Id y) {
+                      return (x == trace::kNone) == (y == trace::kNone);
+                    });
+}
 
 }  // namespace
 
@@ -52,7 +59,8 @@ void Passes::ask_whether_split() {
                                               : 3;
   const std::string refused = refusal(half, [&] {
     const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
-    split_ = can_split(part, half, whole_, examples_);
+    const trace::Trace all = trace::simplified(trace_rows_(examples_, trace::Part::last));
+    split_ = can_split(part, half, all, examples_);
     if (split_.possible || !options_.split_mixed) return;
     const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
     split_ = can_split(part, half, more, half + 1, true);
@@ -112,7 +120,10 @@ std::string Passes::refusal(std::int64_t rows, const std::function<void()>& f) c
 // The part that ends a step; of all rows, it is the whole.
 trace::Trace Passes::last_part(std::int64_t rows) const {
   if (rows == examples_) return whole_;
-  return trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last)));
+  trace::Trace part = trace::simplified(trace_rows_(rows, trace::Part::last));
+  if (!with_counts(part, split_))
+    throw Error("the number of constants depends on how many rows there are");
+  return trace::folded(part);
 }
 
 std::optional<Traced> Passes::traced(std::int64_t rows, DType stored) const {
@@ -132,6 +143,8 @@ std::optional<Traced> Passes::traced(std::int64_t rows, DType stored) const {
           trace::part_only(full, split_.result_carries, split_.assigned_in_parts));
     }
     result.passes.push_back(last == rows ? std::move(full) : part(last));
+    if (!carry_alike(result.passes.front(), result.passes.back()))
+      throw Error("which sums go on from part to part depends on how many rows there are");
   };
   if (rows == examples_) {
     all();
@@ -204,7 +217,7 @@ Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
   o.spill.write_seconds_per_byte = 1 / machine_.spill_write;
   o.spill.read_seconds_per_byte = 1 / machine_.spill_read;
   o.spill.seconds_per_transfer = kTransferSeconds;
-  o.spill.busy = kSpillCpu * std::min(machine_.spill_write, machine_.spill_read);
+  o.spill.busy = machine_.spill_busy * std::min(machine_.spill_write, machine_.spill_read);
   s.frontier = search(s.lowered.graph, o);
   return s;
 }

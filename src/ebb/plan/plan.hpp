@@ -10,6 +10,7 @@
 #include <iosfwd>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -17,6 +18,7 @@
 
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/ops/loss.hpp"
 #include "ebb/plan/lower.hpp"
 
 namespace ebb {
@@ -83,6 +85,10 @@ struct CompileOptions {
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
   Approximate approximate = {};
+  // What a step does about a loss that is infinite or NaN: what the optimizer was told, without a
+  // word (Optimizer::on_bad_loss). It is known before anything is updated, but for a second step in
+  // one function: what stops that one leaves the first one's updates, and the step torn.
+  std::optional<BadLoss> bad_loss = {};
 };
 
 namespace plan {
@@ -103,16 +109,28 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
+// What steps took so far, beside what was forecast. No part of what was planned: plans compare equal
+// whatever was measured.
+struct Measured {
+  std::uint64_t steps = 0;
+  double seconds = 0;  // a step, the median of the last ones
+  bool operator==(const Measured&) const { return true; }
+};
+
 struct Forecast {
   std::uint64_t arena = 0;                           // exact
   std::uint64_t process = 0;                         // everything: the peak of resident memory
-  std::array<std::uint64_t, kCategories> at_peak{};  // in the process, by category
+  // In the process: with `others`, `gaps` and `runtime` this adds up to it.
+  std::array<std::uint64_t, kCategories> at_peak{};  // by category
+  std::uint64_t others = 0;  // what the program holds beside the step: its own tensors, other models
+  std::uint64_t gaps = 0;    // of the arena, between what lies in it
   std::uint64_t runtime = 0;                         // code, libraries, stacks, plans
   std::uint64_t reserve = 0;                         // what of the budget is set aside for it
   std::string op;                                    // that runs at the peak
   double seconds = 0;                                // a step
   double unlimited_seconds = 0;
-  std::uint64_t spilled = 0;  // bytes in the file
+  Measured measured;
+  std::uint64_t spilled = 0;  // bytes of the disk that the spill file takes
   double overhead() const { return unlimited_seconds > 0 ? seconds / unlimited_seconds - 1 : 0; }
   bool operator==(const Forecast&) const = default;
 };
@@ -145,6 +163,10 @@ struct Plan {
   std::int64_t examples = 0;
   std::vector<Spec> result_specs;
   std::vector<bool> result_carries;  // rows of the batch: parts stand one after the other
+  // Constants of a part's trace, before it is folded, that are the whole batch's (SplitAnswer), of so
+  // many.
+  std::vector<trace::Id> counts;
+  std::size_t part_constants = 0;
   std::uint64_t arena = 0;
   std::uint64_t resident = 0;                // of variables, where the others are spilled
   std::vector<std::uint64_t> carry_offsets;  // of sums over parts; at the start of the arena

@@ -496,7 +496,10 @@ class Planner {
     p.resident = p.programs.back().resident;
     p.arena = arena - p.resident;
     if (c.parts > 1) {
-      p.result_carries = passes_.split().result_carries;
+      const SplitAnswer& split = passes_.split();
+      for (const SplitAnswer::Count& count : split.counts) p.counts.push_back(count.constant);
+      p.part_constants = split.constants;
+      p.result_carries = split.result_carries;
       for (std::size_t i = 0; i < p.result_carries.size(); ++i)
         if (p.result_carries[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
     }
@@ -545,11 +548,21 @@ class Planner {
         p.programs.begin(), p.programs.end(),
         [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
     describe_peak(*largest, f);
-    if (c.levers.spilling < Spilling::state)
-      for (const Variable& v : passes_.whole().variables)
-        f.at_peak[static_cast<int>(v.category())] += aligned(v.spec().bytes());
+    if (c.levers.spilling < Spilling::state) {
+      const trace::Trace& last = p.programs.back().trace;  // it uses all that the others do
+      for (const trace::Value& v : last.values)
+        if (v.kind == trace::Kind::variable && v.base == trace::kNone)
+          f.at_peak[static_cast<int>(last.variables[v.index].category())] +=
+              aligned(v.spec.bytes());
+    }
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
-    f.at_peak[static_cast<int>(Category::data)] += c.given;
+    if (c.levers.spilling != Spilling::none)
+      f.at_peak[static_cast<int>(Category::workspace)] += around_.spill_memory;
+    f.others = others();
+    f.at_peak[static_cast<int>(Category::data)] += c.given - f.others;
+    std::uint64_t told = f.runtime + f.others;
+    for (const std::uint64_t bytes : f.at_peak) told += bytes;
+    f.gaps = f.process > told ? f.process - told : 0;
   }
 
   const CompileOptions& options_;

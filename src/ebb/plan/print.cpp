@@ -85,8 +85,19 @@ std::string to_string(const Plan& p) {
     if (f.at_peak[c])
       fmt::format_to(to, "    {:<19} {:>10}\n", ebb::name(static_cast<Category>(c)),
                      readable(f.at_peak[c]));
+  if (f.others) fmt::format_to(to, "    {:<19} {:>10}\n", "other tensors", readable(f.others));
+  if (f.gaps) fmt::format_to(to, "    {:<19} {:>10}\n", "gaps in the arena", readable(f.gaps));
+  fmt::format_to(to, "    {:<19} {:>10}\n", "runtime", readable(f.runtime));
   fmt::format_to(to, "  time a step           {:>10}   {:+.0f}% against no budget\n",
                  time(f.seconds), f.overhead() * 100);
+  if (f.measured.steps)
+    fmt::format_to(to,
+                   "  measured              {:>10}   over {} step{}, {:+.0f}% against forecast\n",
+                   time(f.measured.seconds), f.measured.steps, f.measured.steps == 1 ? "" : "s",
+                   f.seconds > 0 ? (f.measured.seconds / f.seconds - 1) * 100 : 0.0);
+  if (f.spilled)
+    fmt::format_to(to, "  spill file            {:>10}   of the disk ({} bytes)\n",
+                   enough(f.spilled), f.spilled);
   fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", enough(p.minimum),
                  p.minimum);
   if (p.frontier.size() > 1) {
@@ -101,10 +112,13 @@ std::string to_string(const Plan& p) {
 std::string Plan::json() const {
   std::string out = fmt::format(
       "{{\"budget\": {}, \"minimum\": {}, \"arena\": {}, \"process\": {}, \"runtime\": {}, "
-      "\"reserve\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, \"parts\": {}, "
+      "\"reserve\": {}, \"spilled\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, "
+      "\"measured_seconds\": {:.9g}, \"measured_steps\": {}, \"others\": {}, "
+      "\"gaps\": {}, \"parts\": {}, "
       "\"peak_op\": {}, \"approximate\": {}, \"source\": {}, \"way\": {}, \"at_peak\": {{",
       budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
-      forecast.seconds, forecast.unlimited_seconds, runs.size(), quoted(forecast.op),
+      forecast.spilled, forecast.seconds, forecast.unlimited_seconds, forecast.measured.seconds,
+      forecast.measured.steps, forecast.others, forecast.gaps, runs.size(), quoted(forecast.op),
       quoted(approximate), quoted(source), json_of(way));
   for (int c = 0; c < kCategories; ++c)
     out += fmt::format("{}\"{}\": {}", c ? ", " : "", ebb::name(static_cast<Category>(c)),

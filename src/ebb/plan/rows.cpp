@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/shape.hpp"
+
 namespace ebb::plan {
 namespace {
 
@@ -38,6 +42,29 @@ bool grows(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t b
   for (std::int64_t r = 1; r < a_rows; ++r)
     if (std::memcmp(a.raw(), a.raw() + static_cast<std::size_t>(r) * row, row) != 0) return false;
   return true;
+}
+
+// Whether a scalar is a multiple of the number of rows: `a` for some of them, `b` for others.
+bool counts(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t b_rows) {
+  if (a.rank() != 0) return false;
+  const double x = a.item(), y = b.item();
+  return x != y && x * static_cast<double>(b_rows) == y * static_cast<double>(a_rows);
+}
+
+// Whether two ops of one type differ only in the rows of a shape that they are told: `a` for some
+// of them, `b` for others.
+template <class Op>
+bool told_rows(const ops::AnyOp& a, std::int64_t a_rows, const ops::AnyOp& b,
+               std::int64_t b_rows) {
+  if (&a.type() != &ops::op_type<Op>()) return false;
+  Op x = *static_cast<const Op*>(a.attributes());
+  const Op& y = *static_cast<const Op*>(b.attributes());
+  if (x.to.rank() == 0 || x.to.rank() != y.to.rank() || x.to[0] * b_rows != y.to[0] * a_rows)
+    return false;
+  std::vector<std::int64_t> dims(x.to.begin(), x.to.end());
+  dims[0] = y.to[0];
+  x.to = Shape(dims);
+  return x == y;
 }
 
 // What calls that make more bytes than they read make of constants alone, in their order. They are
@@ -85,9 +112,10 @@ class Reading {
   SplitAnswer answer() {
     SplitAnswer answer;
     start();
-    const bool numbers = constants();
+    const bool numbers = constants(answer);
     for (std::size_t c = 0; c < t_.calls.size() && answer.reason.empty(); ++c)
       answer.reason = read(t_.calls[c]);
+    if (answer.reason.empty()) answer.reason = attributes();
     const std::string number =
         "a number that the function computes with depends on how many rows there are";
     if (numbers && answer.reason.empty() && !allowed(number)) answer.reason = number;
@@ -127,18 +155,33 @@ class Reading {
       if (id != trace::kNone) whole_[id] = true;
   }
 
-  // Those that are made for each row carry the batch. Whether others are not what they are for
-  // another number of rows.
-  bool constants() {
+  // Those that are made for each row carry the batch; numbers that count rows and are read once,
+  // after the last part, are those of the whole. Whether others are not what they are for another
+  // number of rows.
+  bool constants(SplitAnswer& answer) {
     bool differ = false;
+    answer.constants = t_.constants.size();
     if (t_.constants.size() != other_.constants.size()) return differ;
+    std::vector<bool> once(t_.values.size(), true);
+    for (const Call& call : t_.calls)
+      for (const trace::Id id : call.in)
+        if (!call.finish) once[id] = false;
+    for (const trace::Value& v : t_.values)
+      if (v.base != trace::kNone) once[v.base] = false;
     for (std::size_t i = 0; i < t_.values.size(); ++i) {
       const trace::Value& v = t_.values[i];
       if (v.kind != Kind::constant || v.base != trace::kNone) continue;
       const Tensor &a = t_.constants[v.index], &b = other_.constants[v.index];
       if (grows(a, examples_, b, other_examples_)) is_[i] = Is::carrying;
-      differ |= a.spec() == b.spec() && a.raw() != b.raw() &&
-                std::memcmp(a.raw(), b.raw(), a.spec().bytes()) != 0;
+      if (a.spec() != b.spec() || a.raw() == b.raw() ||
+          std::memcmp(a.raw(), b.raw(), a.spec().bytes()) == 0)
+        continue;
+      if (once[i] && !mixed_ && counts(a, examples_, b, other_examples_)) {
+        is_[i] = Is::once;
+        answer.counts.push_back({v.index, b});
+      } else {
+        differ = true;
+      }
     }
     return differ;
   }
@@ -190,6 +233,24 @@ class Reading {
     return {};
   }
 
+  // What an op is told may depend on the rows only as its shape does.
+  std::string attributes() const {
+    if (t_.calls.size() != other_.calls.size())
+      return "what the function does depends on how many rows there are";
+    for (std::size_t c = 0; c < t_.calls.size(); ++c) {
+      const ops::AnyOp &a = t_.calls[c].op, &b = other_.calls[c].op;
+      const std::int64_t n = examples_, m = other_examples_;
+      if (&a.type() != &b.type())
+        return "what the function does depends on how many rows there are";
+      if (a == b || growing_[t_.calls[c].out[0]] || told_rows<ops::Reshape>(a, n, b, m) ||
+          told_rows<ops::BroadcastTo>(a, n, b, m) || told_rows<ops::SumTo>(a, n, b, m))
+        continue;
+      return fmt::format("what {} is told depends on how many rows there are",
+                         place(t_.calls[c]));
+    }
+    return {};
+  }
+
   std::string result(std::size_t index) const {
     const trace::Id id = t_.results[index];
     if (other_.results.size() != t_.results.size())
@@ -222,7 +283,6 @@ class Reading {
     for (std::size_t k = 0; k < t_.carry.size(); ++k) {
       const trace::Id id = t_.carry[k];
       if (id == trace::kNone || !is_float(t_.values[id].spec.dtype)) continue;
-      if (t_.values[id].spec.rank() == 0 && k + 2 >= t_.carry.size()) continue;  // the loss
       const trace::Value& v = t_.values[id];
       bool chain = false;
       if (v.call != trace::kNone && !is_half(v.spec.dtype)) {  // 16 bits are rounded between parts
@@ -261,6 +321,16 @@ class Reading {
 };
 
 }  // namespace
+
+bool with_counts(Trace& part, const SplitAnswer& answer) {
+  if (answer.counts.empty()) return true;
+  if (part.constants.size() != answer.constants) return false;
+  for (const SplitAnswer::Count& c : answer.counts) {
+    if (part.constants[c.constant].spec() != c.whole.spec()) return false;
+    part.constants[c.constant] = c.whole;
+  }
+  return true;
+}
 
 SplitAnswer can_split(const Trace& part, std::int64_t examples, const Trace& other,
                       std::int64_t other_examples, bool mixed) {

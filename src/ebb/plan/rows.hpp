@@ -16,14 +16,26 @@ struct SplitAnswer {
   std::string mixed;       // where rows depend on each other, and that was allowed: "" is nowhere
   std::vector<bool> result_carries;  // per result: rows of the batch, to be put one after the other
   std::vector<bool> assigned_in_parts;  // per assignment: each part makes it, going on from the last
+  // Constants that are a number for each row of the batch, such as a count: in every part they are
+  // what they are for the whole batch. By their place among the constants of a part's trace.
+  struct Count {
+    trace::Id constant;
+    Tensor whole;
+  };
+  std::vector<Count> counts;
+  std::size_t constants = 0;  // how many there are in such a trace
 };
 
-// `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of the
-// same function with another number of them, which tells constants that grow with the batch (such
-// as the ones a gradient starts from) from those that do not.
+// The trace of a part with those constants in place; false where it has others than it should.
+bool with_counts(trace::Trace& part, const SplitAnswer& answer);
+
+// `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of a later
+// part, too, with another number of them: all, where a count is wanted. It tells what grows with the
+// batch (constants such as the ones a gradient starts from, shapes that an op is told) from what
+// does not, and what depends on the number of rows in another way, which no part may.
 //
 // With `mixed` each part is a batch of its own, as far as rows depend on each other: another
-// function. `other` has to be of a later part, too.
+// function.
 SplitAnswer can_split(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
                       std::int64_t other_examples, bool mixed = false);
 

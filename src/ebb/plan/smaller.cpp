@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ebb/plan/passes.hpp"
+#include "ebb/plan/rows.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/store_half.hpp"
 
@@ -101,6 +102,7 @@ class Smaller {
     p.examples = examples;
     p.programs.clear();
     p.runs.clear();
+    p.forecast.measured = {};
     const trace::Trace whole =
         trace::simplified(trace_rows_(examples, trace::Part::whole));
     p.result_specs.clear();
@@ -112,6 +114,7 @@ class Smaller {
         return std::nullopt;
       return p;
     }
+    if (!count(examples)) return std::nullopt;
     // As many parts of the larger's size as there are, one of what is left, and a last one that is
     // no larger than the larger's last.
     const Program& part = larger_.programs.front();
@@ -142,8 +145,20 @@ class Smaller {
     trace::StoredHalf half = trace::stored_half(t, levers_.stored);
     return half.values > 0 ? std::move(half.trace) : std::move(t);
   }
+  // What counts the rows of the batch counts those of this one, in every part.
+  bool count(std::int64_t examples) {
+    if (larger_.counts.empty()) return true;
+    const trace::Trace all = trace::simplified(trace_rows_(examples, trace::Part::last));
+    if (all.constants.size() != larger_.part_constants) return false;
+    counts_.constants = larger_.part_constants;
+    for (const trace::Id id : larger_.counts) counts_.counts.push_back({id, all.constants[id]});
+    return true;
+  }
   trace::Trace last_part(std::int64_t rows) const {
-    return stored(trace::folded(trace::simplified(trace_rows_(rows, trace::Part::last))));
+    trace::Trace part = trace::simplified(trace_rows_(rows, trace::Part::last));
+    if (!with_counts(part, counts_))
+      throw Error("the number of constants depends on how many rows there are");
+    return stored(trace::folded(part));
   }
   trace::Trace part_of(std::int64_t rows) const {
     const trace::Trace full = last_part(rows);
@@ -156,6 +171,7 @@ class Smaller {
   const CompileOptions& options_;
   const Machine& machine_;
   Levers levers_;
+  SplitAnswer counts_;
 };
 
 }  // namespace

@@ -23,6 +23,7 @@ class Zeros final : public First {
   void fill(std::span<std::byte> to, std::uint64_t) const override {
     std::fill(to.begin(), to.end(), std::byte{0});
   }
+  bool lasting() const override { return true; }
 };
 
 // First values are made one variable at a time: two threads may ask for the same one.

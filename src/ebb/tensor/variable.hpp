@@ -23,6 +23,9 @@ class First {
   virtual ~First() = default;
   // Elements from `element` on, as many as fit into `to`; `element` is a multiple of kChunk.
   virtual void fill(std::span<std::byte> to, std::uint64_t element) const = 0;
+  // Whether it may be asked at any later time, by any thread, and says the same: it reads nothing
+  // that changes, and takes no memory.
+  virtual bool lasting() const { return false; }
   static constexpr std::uint64_t kChunk = 4096;
 };
 std::shared_ptr<const First> zeros_first();
@@ -100,6 +103,11 @@ class Variable {
     virtual ~Keeper() = default;
   };
   bool in_memory() const { return state().there; }
+  // How it begins, while nobody has asked for its bytes and if that lasts; else nothing.
+  std::shared_ptr<const First> begins() const {
+    const State& s = state();
+    return s.there || s.keeper || !s.first || !s.first->lasting() ? nullptr : s.first;
+  }
   // The keeper has its bytes now; those in memory are dropped. Null: into memory, to stay.
   void give_to(std::shared_ptr<Keeper> keeper);
   bool kept_by(const Keeper* keeper) const { return state().keeper.get() == keeper; }

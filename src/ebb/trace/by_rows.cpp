@@ -58,7 +58,8 @@ void take_apart(Trace& t, Id index) {
 }
 
 bool can_be_taken_apart(const Call& call) {
-  return &call.op.type() == &ops::op_type<ops::LinearCrossEntropyBackward>();
+  return &call.op.type() == &ops::op_type<ops::LinearCrossEntropyBackward>() &&
+         !static_cast<const ops::LinearCrossEntropyBackward*>(call.op.attributes())->sum_so_far;
 }
 
 // One update and what makes its gradient.

@@ -4,6 +4,9 @@
 #include <map>
 #include <tuple>
 
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
+
 namespace ebb::trace {
 namespace {
 
@@ -145,6 +148,71 @@ Trace without_repeats(const Trace& trace) {
   return kept(to, live);
 }
 
+namespace {
+
+// `so far + sum of these rows`, where carry[k] is that.
+struct Going {
+  Id so_far = kNone, sum = kNone, add = kNone;
+};
+Going going(const Trace& t, std::size_t k) {
+  const Id total = t.carry[k];
+  if (total == kNone || t.values[total].kind != Kind::made || t.values[total].base != kNone)
+    return {};
+  const Id place = t.values[total].call;
+  const Call& add = t.calls[place];
+  if (&add.op.type() != &ops::op_type<ops::Add>()) return {};
+  const Value &before = t.values[add.in[0]], &sum = t.values[add.in[1]];
+  if (before.kind != Kind::carried || before.index != static_cast<Id>(k) ||
+      sum.kind != Kind::made || sum.base != kNone)
+    return {};
+  return {add.in[0], add.in[1], place};
+}
+
+}  // namespace
+
+Trace chained(const Trace& trace) {
+  Trace to = trace;
+  std::vector<int> used = uses(to);
+  std::vector<bool> live(to.calls.size(), true);
+  std::vector<Id> same(to.values.size());
+  for (std::size_t i = 0; i < same.size(); ++i) same[i] = static_cast<Id>(i);
+  std::map<Id, Id> total_of;  // a scalar that was asked for twice goes on once
+  for (std::size_t k = 0; k < to.carry.size(); ++k) {
+    const Going g = going(to, k);
+    if (g.sum == kNone || to.values[g.sum].spec.rank() > 0) continue;
+    const auto [first, is_new] = total_of.emplace(g.sum, to.carry[k]);
+    if (is_new) continue;
+    live[g.add] = false;
+    same[to.carry[k]] = first->second;
+    to.carry[k] = kNone;
+    --used[g.sum];
+  }
+  for (std::size_t k = 0; k < to.carry.size(); ++k) {
+    const Going g = going(to, k);
+    if (g.sum == kNone || used[g.sum] != 1 || used[g.so_far] != 1) continue;
+    Call& call = to.calls[to.values[g.sum].call];
+    std::vector<Spec> specs;
+    for (const Id id : call.in) specs.push_back(to.values[id].spec);
+    const ops::AnyOp on =
+        call.op.type().going_on(call.op.attributes(), specs, to.values[g.sum].index);
+    if (!on) continue;
+    call.op = on;
+    call.in.push_back(g.so_far);
+    live[g.add] = false;
+    same[to.carry[k]] = g.sum;
+  }
+  const auto rename = [&](Id& id) {
+    while (id != kNone && same[id] != id) id = same[id];
+  };
+  for (Call& call : to.calls)
+    for (Id& id : call.in) rename(id);
+  for (Value& v : to.values) rename(v.base);
+  for (Id& id : to.results) rename(id);
+  for (Id& id : to.carry) rename(id);
+  for (Assign& a : to.assigns) rename(a.value);
+  return kept(to, live);
+}
+
 Trace part_only(const Trace& trace, const std::vector<bool>& keep,
                 const std::vector<bool>& assigns) {
   Trace part = trace;
@@ -159,7 +227,7 @@ Trace part_only(const Trace& trace, const std::vector<bool>& keep,
 }
 
 Trace simplified(const Trace& trace) {
-  return without_dead_code(without_covered(without_repeats(trace)));
+  return chained(without_dead_code(without_covered(without_repeats(trace))));
 }
 
 }  // namespace ebb::trace

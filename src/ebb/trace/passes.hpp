@@ -9,6 +9,10 @@ Trace without_dead_code(const Trace& trace);  // calls that lead to no result
 Trace without_repeats(const Trace& trace);    // equal calls of equal values become one
 Trace without_covered(const Trace& trace);    // calls whose results another one gives as well
 
+// A sum of the parts before and this one's, as `so far + sum of these rows`, becomes the call that
+// sums, going on from what is so far (OpType::going_on): one chain over the rows of all parts.
+Trace chained(const Trace& trace);
+
 // Calls of constants alone run now, once, and their results become constants. Most of them ran
 // while the function was traced; what is left makes more bytes than it reads, such as a broadcast.
 // A constant is in memory from step to step, so these are folded up to 64 KiB a call; larger
@@ -23,7 +27,7 @@ Trace part_only(const Trace& trace, const std::vector<bool>& keep,
 // Per value: how often calls read it, views share it, and it is a result or assigned.
 std::vector<int> uses(const Trace& trace);
 
-// Without dead, repeated and covered calls. (Folding comes later: how large a constant is depends
+// Without dead, repeated and covered calls, and with sums in one chain. (Folding comes later: how large a constant is depends
 // on the size of a part, what a trace says of rows must not.)
 Trace simplified(const Trace& trace);
 

@@ -1,6 +1,7 @@
 // From a function to its Trace.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/tracer.hpp"
@@ -42,6 +44,7 @@ class Noting final : public ops::Tracer, public VariableView {
       const Id id = add({out[i].spec(), Kind::made, static_cast<Id>(i), place, kNone, 0,
                          CategoryScope::current()},
                         out[i]);
+      for (const Id from : call.in) of_batch_[id] = of_batch_[id] || of_batch_[from];
       if (view) share(id, *in[0], out[i]);
       call.out.push_back(id);
     }
@@ -60,28 +63,66 @@ class Noting final : public ops::Tracer, public VariableView {
   // Values known when a step begins.
   Tensor before_step(const char* name, const Spec& spec,
                      std::function<void(std::span<std::byte>)> fill) override {
-    trace.before.push_back({name, spec, std::move(fill)});
+    // Parts find theirs by its name, of which two optimizers may have the same.
+    std::string known = name;
+    const auto taken = [&](const Before& b) { return b.name == known; };
+    for (int n = 2; std::any_of(trace.before.begin(), trace.before.end(), taken); ++n)
+      known = fmt::format("{} ({})", name, n);
+    trace.before.push_back({known, spec, std::move(fill)});
     return fresh(spec, Kind::before, static_cast<Id>(trace.before.size()) - 1, Category::workspace);
   }
   void after_step(std::function<void()> done) override { trace.after.push_back(std::move(done)); }
   std::span<const Variable> variables() const override { return trace.variables; }
   Tensor key() override {
-    if (!key_) key_ = fresh({{random::kKeySize}, DType::i64}, Kind::key, 0, Category::workspace);
+    const Spec spec{{random::kKeySize}, DType::i64};
+    if (!key_ && steps_ == 0) key_ = fresh(spec, Kind::key, 0, Category::workspace);
+    if (!key_)  // what is drawn after an optimizer's step is drawn in the next one
+      key_ = before_step("key", spec, [steps = steps_](std::span<std::byte> to) {
+        random::State now = random::state();
+        now.step += static_cast<std::uint64_t>(steps);
+        random::write_key(now, reinterpret_cast<std::int64_t*>(to.data()));
+      });
     return key_;
   }
+  int stepped(const void* who) override {
+    ++steps_;
+    key_ = {};
+    random::next_step();
+    return taken_[who]++;
+  }
 
-  // Parts.
+  // Parts. Each sum has its place in `carry`, in the order in which they are asked for.
   Tensor carried(const Spec& spec) override {
-    const auto index = static_cast<std::size_t>(carried_++);
+    const std::size_t index = trace.carry.size();
+    trace.carry.push_back(kNone);
+    open_.push_back(index);
     if (part_ == Part::whole || part_ == Part::first) return {};
     if (index >= first_->carry.size() || first_->carry[index] == kNone) return {};
     return fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
   }
   void carry(std::span<Tensor> sums) override {
-    if (!trace.carry.empty() || finish_)
-      throw Error("compile: one optimizer step in a compiled function is supported; there are two");
-    for (const Tensor& s : sums) trace.carry.push_back(s ? id_of(s) : kNone);
+    for (std::size_t i = 0; i < sums.size() && i < open_.size(); ++i)
+      if (sums[i]) trace.carry[open_[i]] = id_of(sums[i]);
+    open_.clear();
     finish_ = true;
+  }
+  Tensor total(const Tensor& scalar) override {
+    if (part_ == Part::whole || !scalar.symbol()) return scalar;
+    return held_[static_cast<std::size_t>(total_of(id_of(scalar)))];
+  }
+
+  // A scalar that a call makes of more than scalars is a sum over the examples, or nothing that can
+  // be added up, which plan/rows finds out: it goes on from part to part. A scalar that is made of
+  // scalars is made again of their totals, once. What does not depend on the batch is what it is.
+  Id total_of(Id id) {
+    const Value v = trace.values[id];
+    if (part_ == Part::whole || v.spec.rank() > 0 || v.kind != Kind::made || !of_batch_[id])
+      return id;
+    if (const auto known = totals_.find(id); known != totals_.end()) return known->second;
+    const bool known = std::find(trace.carry.begin(), trace.carry.end(), id) != trace.carry.end();
+    const Id total = known ? id : made_of_scalars(v) ? remade(v, id) : going_on(v.spec, id);
+    totals_[id] = totals_[total] = total;
+    return total;
   }
 
   // Variables.
@@ -101,10 +142,6 @@ class Noting final : public ops::Tracer, public VariableView {
   void assign(const Variable& variable, Tensor to) override {
     value(variable);
     Held& held = variables_.at(variable);
-    if (held.assigned)
-      throw Error(
-          fmt::format("compile: variable {} is assigned twice in one step", variable.name()));
-    held.assigned = true;
     // An input, another variable or a view is copied here: at the end of the step it may not be
     // what it is now.
     const Id id = id_of(to);
@@ -112,8 +149,15 @@ class Noting final : public ops::Tracer, public VariableView {
       const Tape::Pause nobody;
       to = ops::apply(ops::Cast{to.dtype()}, to);
     }
-    trace.assigns.push_back({held.index, id_of(to)});
-    held.now = std::move(to);  // who reads on reads what it is now
+    // The last one counts; who reads on reads what it is now.
+    const auto of = [&](const Assign& a) { return a.variable == held.index; };
+    const auto old = std::find_if(trace.assigns.begin(), trace.assigns.end(), of);
+    if (old == trace.assigns.end())
+      trace.assigns.push_back({held.index, id_of(to)});
+    else
+      old->value = id_of(to);
+    held.now = std::move(to);
+    if (held.now.symbol()) held.now.handle()->trainable = variable.watched();
   }
 
   Id id_of(const Tensor& x) {
@@ -134,6 +178,7 @@ class Noting final : public ops::Tracer, public VariableView {
     const Id id = add({x.spec(), Kind::made, 0, trace.values[of->second].call, kNone, 0,
                        trace.values[of->second].category},
                       x);
+    of_batch_[id] = of_batch_[of->second];
     trace.values[id].base = of->second;
     trace.values[id].offset = static_cast<std::uint64_t>(x.handle()->data - base->data);
     return id;
@@ -145,10 +190,45 @@ class Noting final : public ops::Tracer, public VariableView {
   struct Held {
     Id index = 0;
     Tensor now;
-    bool assigned = false;
   };
 
+  bool made_of_scalars(const Value& v) const {
+    if (v.base != kNone || v.call == kNone) return false;
+    const Call& call = trace.calls[v.call];
+    return std::all_of(call.in.begin(), call.in.end(),
+                       [&](Id id) { return trace.values[id].spec.rank() == 0; });
+  }
+  Id remade(const Value& v, Id id) {
+    Call call = trace.calls[v.call];
+    const std::vector<Id> before = call.in;
+    for (Id& in : call.in) in = total_of(in);
+    if (call.in == before) return id;
+    call.finish = true;
+    call.donated = -1;
+    const auto place = static_cast<Id>(trace.calls.size());
+    for (Id& out : call.out) {
+      Value again = trace.values[out];
+      again.call = place;
+      out = add(std::move(again), Tensor::symbolic(trace.values[out].spec));
+      of_batch_[out] = true;
+    }
+    trace.calls.push_back(call);
+    return call.out[static_cast<std::size_t>(v.index)];
+  }
+  Id going_on(const Spec& spec, Id id) {
+    const std::size_t index = trace.carry.size();
+    trace.carry.push_back(id);
+    if (part_ == Part::first) return id;
+    const Tape::Pause nobody;
+    const CategoryScope category(Category::gradients);
+    const Tensor so_far = fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
+    trace.carry[index] = id_of(so_far + held_[static_cast<std::size_t>(id)]);
+    return trace.carry[index];
+  }
+
   Id add(Value value, const Tensor& x) {
+    of_batch_.push_back(value.kind == Kind::input || value.kind == Kind::key ||
+                        value.kind == Kind::carried);
     trace.values.push_back(std::move(value));
     const auto id = static_cast<Id>(trace.values.size()) - 1;
     ids_[x.id()] = id;
@@ -172,10 +252,14 @@ class Noting final : public ops::Tracer, public VariableView {
   Part part_;
   const Trace* first_;
   bool finish_ = false;
-  int carried_ = 0;
+  std::vector<std::size_t> open_;  // places in `carry` that were asked for and not filled
   Tensor key_;
+  int steps_ = 0;                     // of optimizers, so far
+  std::map<const void*, int> taken_;  // … by each of them
   std::unordered_map<std::uint64_t, Id> ids_;
-  std::vector<Tensor> held_;
+  std::vector<Tensor> held_;     // per value
+  std::vector<bool> of_batch_;   // per value: depends on the examples
+  std::map<Id, Id> totals_;      // of scalars that were asked for
   std::map<Variable, Held> variables_;
 };
 
@@ -222,7 +306,7 @@ Trace traced(const Function& fn, std::span<const Spec> inputs, Part part, const 
   const std::vector<Tensor> results = fn(arguments);
   for (const Tensor& r : results) {
     if (!r) throw Error("compile: the function gave back a handle that holds no tensor");
-    noting.trace.results.push_back(noting.id_of(r));
+    noting.trace.results.push_back(noting.total_of(noting.id_of(r)));
   }
   if (tape) {
     noting.trace.gradients = tape->walked();
