@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "ebb/base/budget.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/ledger.hpp"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -25,14 +26,19 @@ constexpr bool kSanitized = false;
 #endif
 
 // How much of the code is in memory before it has run differs from start to start, with what the
-// kernel maps around it; what it comes to when steps have run does not. So that is counted; a program
-// that has more before it plans anything has so much code of its own.
-constexpr std::uint64_t kCode = 13 * kMiB / 2, kCodeLikely = 47 * kMiB / 8;
-constexpr std::uint64_t kCodeAtFirst = 5 * kMiB;
+// kernel maps around it; what it comes to when steps have run does not. So that is counted, with what
+// each op brings (exec/functions.cpp); a program that has more than Ebb's when it begins has so much of
+// its own: code, and what else files back.
+constexpr std::uint64_t kCode = 43 * kMiB / 8, kCodeLess = 3 * kMiB / 8;  // at most; what it is mostly less
+constexpr std::uint64_t kCodeAtFirst = 9 * kMiB / 2, kFilesAtFirst = 3 * kMiB;
+// The heap is counted by what is in use, which is the same at every start; with it goes what is
+// resident of the program's data, and of stacks.
+constexpr std::uint64_t kData = 3 * kMiB / 8, kHeapStep = kMiB / 4;
 // Stacks of the pool's threads, what the heap keeps between blocks, tables that planning leaves.
-constexpr std::uint64_t kWork = kMiB / 2;
-constexpr std::uint64_t kHeapStep = kMiB / 2, kStep = kMiB;
-constexpr std::uint64_t kLittle = kMiB / 2;  // that the heap may grow by: the code has less, mostly
+constexpr std::uint64_t kWork = 3 * kMiB / 4;
+constexpr std::uint64_t kStep = kMiB;
+// Holes that planning leaves in the heap differ from time to time; the next plan fills them.
+constexpr std::uint64_t kHoles = 3 * kMiB / 2;
 
 std::uint64_t up(std::uint64_t bytes, std::uint64_t step) { return (bytes + step - 1) / step * step; }
 
@@ -42,12 +48,50 @@ std::uint64_t heap() {
   return now > code + held ? now - code - held : 0;
 }
 
+std::uint64_t heap_in_use() {
+  const struct mallinfo2 in = mallinfo2();
+  return in.uordblks + in.hblkhd + kData;
+}
+
+std::uint64_t heap_to_count() {
+  const std::uint64_t used = up(heap_in_use(), kHeapStep), now = heap();
+  return now > used + kStep ? up(now, kStep) : used;  // a heap that is mostly holes
+}
+
+// f(begin, bytes) for all code that files back; no page of it differs from its file.
+template <class F>
+void each_code(F&& f) {
+  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
+  if (!maps) return;
+  char line[512];
+  while (std::fgets(line, sizeof line, maps)) {
+    unsigned long begin = 0, end = 0, inode = 0;
+    char rights[5] = {};
+    if (std::sscanf(line, "%lx-%lx %4s %*x %*s %lu", &begin, &end, rights, &inode) != 4) continue;
+    if (inode != 0 && std::strcmp(rights, "r-xp") == 0)
+      f(reinterpret_cast<void*>(begin), end - begin);
+  }
+  std::fclose(maps);
+}
+
+void drop() {
+  if (kSanitized) return;
+  each_code([](void* begin, std::size_t bytes) { madvise(begin, bytes, MADV_DONTNEED); });
+}
+
+// What of it comes to be in memory, without the ops': more than half of a small program.
+std::uint64_t code_to_count() {
+  std::uint64_t all = 0;
+  each_code([&](void*, std::size_t bytes) { all += bytes; });
+  return std::min(kCode, up(all / 20 * 11, kMiB / 16));
+}
+
 struct State {
   std::recursive_mutex lock;
   std::vector<std::uint64_t> budgets;
   std::uint64_t reserve = 0;  // without plans
-  std::uint64_t own_code = 0;
-  std::uint64_t plans = 0;
+  std::uint64_t own_code = 0;  // with what Ebb's comes to, but for the ops'
+  std::uint64_t plans = 0, code = 0;
 
   std::uint64_t budget() const {
     return budgets.empty() ? 0 : *std::min_element(budgets.begin(), budgets.end());
@@ -56,11 +100,14 @@ struct State {
     if (reserve == 0) {
       malloc_trim(0);
       memory::trim();
-      const std::uint64_t code = process::mapped();
-      own_code = code > kCodeAtFirst ? up(code - kCodeAtFirst, kStep) : 0;
-      reserve = kSanitized ? 16 * kMiB : kCode + own_code + up(heap(), kHeapStep) + kWork;
+      const std::uint64_t all_files = process::mapped();
+      drop();
+      const std::uint64_t files = std::min(all_files, process::mapped()), code = all_files - files;
+      own_code = code_to_count() + (code > kCodeAtFirst ? up(code - kCodeAtFirst, kStep) : 0) +
+                 (files > kFilesAtFirst ? up(files - kFilesAtFirst, kStep) : 0);
+      reserve = kSanitized ? 16 * kMiB : own_code + heap_to_count() + kWork;
     }
-    return reserve + plans;
+    return reserve + plans + code;
   }
   // The seam may give out what the budget leaves beside the runtime.
   void apply() {
@@ -124,7 +171,14 @@ std::uint64_t likely() {
   State& s = state();
   const std::lock_guard lock(s.lock);
   s.all();
-  return heap() + kCodeLikely + s.own_code;
+  return heap() + s.own_code + s.code - std::min(s.own_code, kCodeLess);
+}
+
+void set_code_of_ops(std::uint64_t bytes) {
+  State& s = state();
+  const std::lock_guard lock(s.lock);
+  s.code = bytes;
+  s.apply();
 }
 
 Plans::Plans(std::uint64_t bytes) { set(bytes); }
@@ -143,8 +197,10 @@ bool settle() {
   malloc_trim(0);
   if (kSanitized) return false;
   if (s.budget()) memory::trim();
-  const std::uint64_t before = s.all(), now = heap() + kCode + s.own_code;
-  if (now <= before + kLittle) return false;
+  const std::uint64_t before = s.all(), code = s.own_code + s.code;
+  const std::uint64_t resident = heap() > kHoles ? heap() - kHoles : 0;
+  const std::uint64_t now = code + std::max(heap_in_use(), resident);
+  if (now <= before) return false;
   s.reserve += up(now - before, kStep);
   s.apply();
   return true;
@@ -155,26 +211,14 @@ void measure_anew() {
   const std::lock_guard lock(s.lock);
   if (kSanitized || s.reserve == 0) return;
   malloc_trim(0);
-  const std::uint64_t now = kCode + s.own_code + up(heap(), kHeapStep) + kWork;
+  const std::uint64_t now = s.own_code + heap_to_count() + kWork;
   if (now + kStep >= s.reserve) return;  // the same, but for a little
   s.reserve = now;
   s.apply();
 }
 
 void drop_code() {
-  if (kSanitized || Budget::now() == 0) return;
-  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
-  if (!maps) return;
-  char line[512];
-  while (std::fgets(line, sizeof line, maps)) {
-    unsigned long begin = 0, end = 0, inode = 0;
-    char rights[5] = {};
-    if (std::sscanf(line, "%lx-%lx %4s %*x %*s %lu", &begin, &end, rights, &inode) != 4) continue;
-    const bool code = inode != 0 && rights[0] == 'r' && rights[1] == '-' && rights[2] == 'x' &&
-                      rights[3] == 'p';  // never written, so the file has it
-    if (code) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-  }
-  std::fclose(maps);
+  if (Budget::now()) drop();
 }
 
 }  // namespace runtime

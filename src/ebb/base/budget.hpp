@@ -40,6 +40,8 @@ namespace runtime {
 std::uint64_t reserve();  // what is set aside for it
 std::uint64_t likely();   // what it will come to when steps have run, for forecasts
 
+void set_code_of_ops(std::uint64_t bytes);  // of those that compiled functions call
+
 // Plans that are to be kept, in bytes of heap: a part of the reserve for as long as it lives.
 class Plans {
  public:

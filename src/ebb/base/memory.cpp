@@ -551,6 +551,16 @@ Drawing::Drawing(const Promise* from)
     : before_(std::exchange(this_promise, from ? from->id_ : this_promise)) {}
 Drawing::~Drawing() { this_promise = before_; }
 
+Buffer up_to(std::size_t bytes, std::size_t least, const char* site, Category category) {
+  for (;; bytes = std::max(least, bytes / 2)) {
+    try {
+      return {bytes, site, category};
+    } catch (const OutOfMemory&) {
+      if (bytes <= least) throw;
+    }
+  }
+}
+
 Planning::Planning() : before_(std::exchange(this_plans, true)) {}
 Planning::~Planning() { this_plans = before_; }
 

@@ -134,6 +134,10 @@ class FailTake {
   bool fired() const;
 };
 
+class Buffer;
+// So many bytes, or where there is no room for them a half, and so on, but not less than `least`.
+Buffer up_to(std::size_t bytes, std::size_t least, const char* site, Category category);
+
 // Owns what it takes.
 class Buffer {
  public:

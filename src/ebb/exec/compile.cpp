@@ -208,10 +208,12 @@ class Compiled::State final : public Function {
       source = available.source + ", less 5%";
     }
     const memory::Planning plans;
+    runtime::reserve();  // measured before anything is planned, with a budget or without
     budget = Budget(ByteSize{this->options.memory.bytes});
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
     const trace::Trace whole = traces_of(this->fn, first, examples)(examples, trace::Part::whole);
     calls = whole.calls.size();
+    for (const trace::Call& call : whole.calls) ops.insert(&call.op.type());
     variables = whole.variables;
     data = dealing;
     // Batches that the program makes itself are tensors of its own.
@@ -239,9 +241,10 @@ class Compiled::State final : public Function {
       }
     const auto hold = Functions::all().lock();
     for (Entry& e : entries)
-      if (!e.derived && e.threads == pool::threads() && no_larger(inputs, e.inputs) &&
-          derive(e, inputs))
-        return *entries.front().executor;
+      if (!e.derived && e.threads == pool::threads() && no_larger(inputs, e.inputs)) {
+        if (derive(e, inputs) || plan_beside(e, inputs)) return *entries.front().executor;
+        break;
+      }
     make(inputs);
     return *entries.front().executor;
   }
@@ -325,6 +328,21 @@ class Compiled::State final : public Function {
     return true;
   }
 
+  // For a smaller shape, of which the function does something else: a plan of its own, within what was
+  // promised to the larger one. False where there is none.
+  bool plan_beside(const Entry& larger, const std::vector<Spec>& inputs) {
+    const memory::Planning planning;
+    const Need promised = larger.need;
+    if (Budget::now()) Functions::all().arenas().clear_idle();
+    try {
+      add(inputs, false, &promised);
+    } catch (const BudgetTooSmall&) {
+      return false;
+    }
+    runtime::drop_code();
+    return true;
+  }
+
   // A variable takes whole pages, or a block of its size.
   std::uint64_t rounding() const {
     std::uint64_t bytes = 0;
@@ -338,8 +356,9 @@ class Compiled::State final : public Function {
       entries.pop_back();
   }
 
-  // A plan for these inputs within what all others leave, or the smallest there is.
-  void add(const std::vector<Spec>& inputs, bool small) {
+  // A plan for these inputs within what all others leave, or the smallest there is; or within what was
+  // promised to another one.
+  void add(const std::vector<Spec>& inputs, bool small, const Need* promised = nullptr) {
     Functions& all = Functions::all();
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     const plan::TraceRows traces = traces_of(fn, inputs, examples);
@@ -364,6 +383,10 @@ class Compiled::State final : public Function {
       o.memory.bytes = Budget::now();
       if (small && o.memory.bytes && inputs == first)
         o.memory.bytes = std::min(o.memory.bytes, common + smallest.bytes);
+      if (promised && o.memory.bytes) {
+        o.memory.bytes = std::min(o.memory.bytes, common + promised->bytes - promised->held);
+        o.spill = false;
+      }
       try {
         plan = plan::make_plan(traces, examples, o, around, machine);
       } catch (const BudgetTooSmall& e) {
@@ -408,7 +431,7 @@ class Compiled::State final : public Function {
     plan.forecast.process += runs_with - plan.forecast.runtime;
     plan.forecast.runtime = runs_with;
     plan.source = source;
-    entries.push_front({inputs, nullptr, pool::threads(), std::move(need)});
+    entries.push_front({inputs, nullptr, pool::threads(), std::move(need), promised != nullptr});
     try {
       entries.front().executor =
           std::make_unique<Executor>(std::move(plan), options, all.arenas());

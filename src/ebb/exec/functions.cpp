@@ -12,6 +12,7 @@ namespace ebb::exec {
 namespace {
 
 constexpr std::uint64_t kRounding = 64 << 10;  // a scalar more or less moves no smallest budget
+constexpr std::uint64_t kCodeOfAnOp = 96 << 10;  // and of its kernels, as the kernel maps it
 constexpr std::uint64_t kSmall = 64 << 10;  // of the program's: scalars, counts, what it prints
 
 bool contains(const std::vector<Variable>& list, const Variable& v) {
@@ -30,14 +31,17 @@ Functions& Functions::all() {
 }
 
 Functions::Functions() : steps_("compiled steps"), arenas_(steps_) {
-  memory::on_borrowing([] { all().arenas_.clear_idle(); });
+  memory::on_borrowing([] {
+    all().arenas_.clear_idle();
+    runtime::drop_code();
+  });
 }
 
 void Functions::add(Function& function) {
   if (functions_.empty()) runtime::measure_anew();
   functions_.push_back(&function);
   for (Variable& v : function.variables) v.draw_from(&steps_);
-  declare_data();
+  declare();
 }
 
 void Functions::remove(Function& function) noexcept {
@@ -47,7 +51,7 @@ void Functions::remove(Function& function) noexcept {
     if (std::none_of(functions_.begin(), functions_.end(),
                      [&](const Function* f) { return contains(f->variables, v); }))
       v.draw_from(nullptr);
-  declare_data();
+  declare();
   promise_needs();
   std::uint64_t most = 0;
   for (const Function* f : functions_)
@@ -55,10 +59,15 @@ void Functions::remove(Function& function) noexcept {
   arenas_.clear_idle(most);
 }
 
-void Functions::declare_data() {
+void Functions::declare() {
   std::uint64_t bytes = 0;
-  for (const Function* f : functions_) bytes += f->data;
+  std::set<const ops::OpType*> ops;
+  for (const Function* f : functions_) {
+    bytes += f->data;
+    ops.insert(f->ops.begin(), f->ops.end());
+  }
   data::promise().set(bytes);
+  runtime::set_code_of_ops(ops.size() * kCodeOfAnOp);
 }
 
 // What others hold while this one runs: variables that no plan of theirs keeps in a file, and the

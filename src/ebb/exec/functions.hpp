@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <vector>
 
+#include "ebb/base/budget.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/exec/arena.hpp"
 #include "ebb/plan/plan.hpp"
@@ -34,7 +36,8 @@ class Function {
   virtual void plan_anew(bool smallest) = 0;
   virtual void forget_plans() = 0;  // to be made when it runs next
 
-  std::vector<Variable> variables;  // that it reads or writes
+  std::vector<Variable> variables;      // that it reads or writes
+  std::set<const ops::OpType*> ops;     // that it calls
   std::uint64_t data = 0;           // bytes that dealing out its batches takes
 };
 
@@ -69,7 +72,7 @@ class Functions {
   bool fit() const;
   bool replan_others(const Function& function, bool smallest);
   void promise_needs();
-  void declare_data();
+  void declare();  // what all of them take together of data and code
 
   mutable std::recursive_mutex lock_;
   std::vector<Function*> functions_;

@@ -30,7 +30,10 @@ std::size_t digits_at(const std::string& front) {
   return at == front.npos ? at : at + before.size();
 }
 
-// Over the front, without its digits, then over the tensors, each from its own start in chunks.
+constexpr std::size_t kLeast = First::kChunk * sizeof(double);  // of a chunk, but for the last
+
+// Over the front, without its digits, then over the tensors, each from its own start in pieces of
+// kLeast, however much is moved at once.
 class Sum {
  public:
   explicit Sum(std::string front) {
@@ -40,7 +43,8 @@ class Sum {
     add(std::as_bytes(std::span(front)));
   }
   void add(std::span<const std::byte> chunk) {
-    sum_ = kernels::checksum(chunk.data(), chunk.size(), sum_);
+    for (; !chunk.empty(); chunk = chunk.subspan(std::min(kLeast, chunk.size())))
+      sum_ = kernels::checksum(chunk.data(), std::min(kLeast, chunk.size()), sum_);
   }
   std::string digits() const { return fmt::format("{:016x}", sum_); }
 
@@ -53,11 +57,13 @@ struct Named {
   Variable variable;
 };
 
-// Bytes moved at once: no more than the largest of them has, so that little is enough for a little one.
-std::size_t chunk_for(const std::vector<Named>& all) {
+// For what is moved at once: no more than the largest of them has, so that little is enough for a little
+// one, and less where there is not so much room. Whole chunks of First, where it is not all of it.
+memory::Buffer chunk_for(const std::vector<Named>& all, const char* site) {
   std::size_t most = sizeof(std::int64_t[4]);
   for (const Named& n : all) most = std::max<std::size_t>(most, n.variable.spec().bytes());
-  return std::min(kChunk, most);
+  return memory::up_to(most > kLeast ? kChunk : most, std::min(kLeast, most), site,
+                       Category::workspace);
 }
 
 // A name that an earlier part has already is told apart by the number of its part; a variable that an
@@ -112,8 +118,8 @@ class Passing {
 template <class F>
 void read_chunks(File& file, std::uint64_t from, const StoredTensor& t, std::span<std::byte> chunk,
                  Passing& passing, F f) {
-  for (std::uint64_t at = 0; at < t.spec.bytes(); at += kChunk) {
-    const auto part = chunk.first(std::min<std::uint64_t>(kChunk, t.spec.bytes() - at));
+  for (std::uint64_t at = 0; at < t.spec.bytes(); at += chunk.size()) {
+    const auto part = chunk.first(std::min<std::uint64_t>(chunk.size(), t.spec.bytes() - at));
     file.read_at(from + t.offset + at, part);
     f(std::span<const std::byte>(part), at);
     passing.reached(file, from + t.offset + at + part.size());
@@ -175,7 +181,7 @@ void load_into(const std::string& path, Parts parts, bool all) {
   const std::vector<std::size_t> takes = matched(path, found, wanted, all);
 
   const memory::Borrowing between_steps;
-  const memory::Buffer buffer(chunk_for(wanted), "load", Category::workspace);
+  const memory::Buffer buffer = chunk_for(wanted, "load");
   const std::span<std::byte> chunk(buffer.data(), buffer.size());
   std::int64_t draws[3] = {};
   const auto check = [&](const Sum& now) {
@@ -232,7 +238,7 @@ void save_parts(const std::string& path, Parts parts) {
   const std::string front = safetensors_front(layout);
 
   const memory::Borrowing between_steps;
-  const memory::Buffer buffer(chunk_for(all), "save", Category::workspace);
+  const memory::Buffer buffer = chunk_for(all, "save");
   const std::span<std::byte> chunk(buffer.data(), buffer.size());
   Sum sum(front);
   AtomicFile out(path);
@@ -246,8 +252,8 @@ void save_parts(const std::string& path, Parts parts) {
   };
   for (const Named& n : all) {
     const std::uint64_t bytes = n.variable.spec().bytes();
-    for (std::uint64_t at = 0; at < bytes; at += kChunk) {
-      const auto part = chunk.first(std::min(kChunk, bytes - at));
+    for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
+      const auto part = chunk.first(std::min<std::uint64_t>(chunk.size(), bytes - at));
       n.variable.read(part, at);
       put(part);
     }

@@ -157,12 +157,22 @@ void save_npy(const std::string& path, const Tensor& tensor) {
   out.commit();
 }
 
+namespace {
+
+// For what is moved at once, as much as there is room for.
+memory::Buffer piece_for(std::uint64_t bytes, const char* site) {
+  constexpr std::uint64_t kLeast = First::kChunk * sizeof(double);
+  return memory::up_to(bytes > kLeast ? Rewrite::kChunk : bytes, std::min(kLeast, bytes), site,
+                       Category::workspace);
+}
+
+}  // namespace
+
 void save_npy(const std::string& path, const Variable& variable) {
   const std::string front = preamble_of(path, variable.spec());
   const std::uint64_t bytes = variable.spec().bytes();
   const memory::Borrowing between_steps;
-  const memory::Buffer chunk(std::min<std::uint64_t>(Rewrite::kChunk, bytes), "save_npy",
-                             Category::workspace);
+  const memory::Buffer chunk = piece_for(bytes, "save_npy");
   AtomicFile out(path);
   out.file().write(front);
   for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
@@ -183,8 +193,7 @@ void load_npy(const std::string& path, Variable& variable) {
   if (header.fortran_order && spec.rank() > 1) return variable.assign(load_npy(path));
   const std::uint64_t bytes = spec.bytes();
   const memory::Borrowing between_steps;
-  const memory::Buffer chunk(std::min<std::uint64_t>(Rewrite::kChunk, bytes), "load_npy",
-                             Category::workspace);
+  const memory::Buffer chunk = piece_for(bytes, "load_npy");
   Rewrite rewrite({variable});
   for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
     const std::span<std::byte> part(chunk.data(), std::min<std::uint64_t>(chunk.size(), bytes - at));

@@ -35,7 +35,12 @@ Rewrite::Rewrite(std::vector<Variable> variables)
     }
     if (own) small += s.spec.bytes();
     const Scope scope(s.scope);
-    entries_[i].fresh = Tensor::uninitialized(s.spec, "variable", s.category);
+    try {
+      entries_[i].fresh = Tensor::uninitialized(s.spec, "variable", s.category);
+    } catch (const OutOfMemory&) {
+      if (!own) throw;
+      large.push_back(i);  // no room for a second one: it goes to the file as large ones do
+    }
   }
   if (!large.empty()) set_aside(large);
 }
