@@ -125,12 +125,10 @@ TEST(Position, StaysWhereABatchCouldNotBeMade) {
   }
 }
 
-TEST(Position, OfNoRowsIsTheStart) {
+TEST(Position, OfNoBatchesIsRefused) {
   const Dataset none = counting(3).batch(4, {.drop_last = true});
-  auto walk = none.walk(2);
-  EXPECT_EQ(walk.next(), nullptr);
-  EXPECT_EQ(walk.position().epoch, 0);
-  EXPECT_EQ(batches_of(none.epochs(2, walk.position())).size(), 0u);
+  EXPECT_HAS(error_of([&] { none.walk(2); }), "fewer than a batch of 4");
+  EXPECT_HAS(error_of([&] { none.epochs(2, Position{}); }), "fewer than a batch of 4");
 }
 
 TEST(Position, IsWrittenAndReadAsOneLine) {

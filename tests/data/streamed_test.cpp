@@ -159,7 +159,7 @@ TEST_F(StreamedTest, OfTheOtherByteOrder) {
 TEST_F(StreamedTest, NoRowsAndRowsOfNothing) {
   const Dataset none = Dataset::of({{"x", data::npy_rows(put_npy("n", Tensor::zeros({0, 4})))}});
   EXPECT_EQ(none.all().rows(), 0);
-  for (const Batch& b : none.shuffle(1).batch(2).prefetch(1).epochs(2)) FAIL() << b.rows();
+  EXPECT_HAS(error_of([&] { none.shuffle(1).batch(2).prefetch(1).epochs(2); }), "has no rows");
   const Tensor narrow = Tensor::zeros({5, 0});
   expect_same_in_every_way(Dataset::of({{"x", narrow}}),
                            Dataset::of({{"x", data::npy_rows(put_npy("w", narrow))}}));
