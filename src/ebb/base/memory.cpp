@@ -344,7 +344,9 @@ void admit(State& s, std::size_t bytes, std::uint64_t charge, std::uint64_t from
   const Promised& p = s.promises[promise];
   const std::uint64_t more = std::max(p.bytes, p.drawn + charge) - p.taken();
   const std::uint64_t live = s.held_bytes - s.kept_bytes;
-  if ((this_borrows ? live + charge : s.taken() + more) > s.limit) refuse(s, bytes, site, "");
+  // What was promised is given, as long as it is there.
+  const bool promised = this_borrows || more == 0;
+  if ((promised ? live + charge : s.taken() + more) > s.limit) refuse(s, bytes, site, "");
   if (s.held_bytes + from_system > s.limit && from_system)
     trim_locked(s, s.limit > live + from_system ? s.limit - live - from_system : 0);
 }

@@ -60,21 +60,27 @@ Arenas::Lease::~Lease() {
   if (all_.waiting_) all_.freed_.notify_all();
 }
 
+bool Arenas::Lease::wait_for_another() {
+  std::unique_lock lock(all_.lock_);
+  bool given_back = false;
+  for (Place& p : all_.places_)
+    if (!p.busy && p.arena->size() > 0) p.arena->clear(), given_back = true;
+  if (given_back) return true;
+  if (!all_.others_busy(arena_)) return false;
+  arena_->clear();
+  ++all_.waiting_;
+  all_.freed_.wait(lock);
+  --all_.waiting_;
+  return true;
+}
+
 std::byte* Arenas::Lease::fit(std::uint64_t bytes, std::uint64_t most) {
   if (arena_->size() > std::max(bytes, most)) arena_->clear();
   for (;;) {
     try {
       return arena_->at_least(bytes);
     } catch (const OutOfMemory&) {
-      std::unique_lock lock(all_.lock_);
-      bool others_idle = false;
-      for (Place& p : all_.places_)
-        if (!p.busy && p.arena->size() > 0) p.arena->clear(), others_idle = true;
-      if (others_idle) continue;
-      if (!all_.others_busy(arena_)) throw;
-      ++all_.waiting_;
-      all_.freed_.wait(lock);
-      --all_.waiting_;
+      if (!wait_for_another()) throw;
     }
   }
 }

@@ -46,6 +46,9 @@ class Arenas {
     Lease& operator=(const Lease&) = delete;
     // At least `bytes`; given back and taken anew where it has more than `most`.
     std::byte* fit(std::uint64_t bytes, std::uint64_t most);
+    // More memory: what idle arenas hold, or, giving up its own, what another step leaves when it ends.
+    // False where there is neither.
+    bool wait_for_another();
     Arena& arena() { return *arena_; }
 
    private:

@@ -227,6 +227,10 @@ class Compiled::State final : public Function {
   }
   Need least() const override { return smallest; }
   void forget_plans() override { entries.clear(); }
+  void room_has_changed() override {
+    const Functions& all = Functions::all();
+    for (Entry& e : entries) e.executor->set_most_arena(all.most_arena(*this, e.need));
+  }
   void plan_anew(bool small) override {
     entries.clear();
     add(first, small);
@@ -266,7 +270,6 @@ class Compiled::State final : public Function {
     } catch (const NoRoomOnDisk&) {  // their files take some of it
       again();
     }
-    for (Entry& e : entries) e.executor->set_most_arena(all.most_arena(*this, e.need));
   }
 
   std::vector<plan::Way> frontier() {
@@ -342,9 +345,9 @@ class Compiled::State final : public Function {
     return true;
   }
 
-  // A variable takes whole pages, or a block of its size.
+  // A variable takes whole pages, or a block of its size; so do the arena and results.
   std::uint64_t rounding() const {
-    std::uint64_t bytes = 0;
+    std::uint64_t bytes = 4 * plan::kPage;
     for (const Variable& v : variables)
       bytes += v.charge() - std::min(v.charge(), plan::aligned(v.spec().bytes()));
     return bytes;
@@ -418,10 +421,11 @@ class Compiled::State final : public Function {
     }
     const std::uint64_t constants = all.promise().drawn() - std::min(drawn, all.promise().drawn());
     const bool spills = Spilled(plan).any;
-    Need need{plan.way.budget - common, constants + (spills ? spill_memory : 0), plan.arena,
+    const std::uint64_t held = constants + charge_of(plan.result_specs);
+    Need need{plan.way.budget - common, held + (spills ? spill_memory : 0), plan.arena,
               plan::spilled_variables(plan.programs)};
     if (inputs == first) {
-      smallest = {plan.minimum - common, constants + (plan.minimum_uses_file ? spill_memory : 0),
+      smallest = {plan.minimum - common, held + (plan.minimum_uses_file ? spill_memory : 0),
                   0, plan.minimum_spills};
       smallest.held = std::min(smallest.held, smallest.bytes);
     }

@@ -449,11 +449,15 @@ void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results)
   places_.resize(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i]) {
-      // What the caller holds on to is his own.
-      if (results[i] && !results[i].unique()) memory::draw(results[i].handle(), nullptr);
+      // What the caller holds on to is his own, and there has to be room for it.
+      const Tensor held = results[i] && !results[i].unique() ? results[i] : Tensor();
       results[i] = {};
-      const memory::Drawing draws(arenas_.promise());
+      const memory::Drawing draws(held ? nullptr : &arenas_.promise());
       results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
+      if (held) {
+        memory::draw(held.handle(), nullptr);
+        memory::draw(results[i].handle(), &arenas_.promise());
+      }
     }
     places_[i] = results[i].bytes();
   }
@@ -469,14 +473,21 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
   arena_ = &lease.arena();
   if (store_) store_->refresh({arena_->data(), arena_->size()});
   // Also a plan that holds nothing has a place for it.
-  std::byte* const base = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
-  if (base_ != base || passes_.empty()) {
-    base_ = base;
-    for (std::size_t i = 0; i < plan_.programs.size(); ++i) prepare(i);
-    std::fill(resident_bytes_.begin(), resident_bytes_.end(), nullptr);
-    timed_steps_ = 0;
+  for (;;) {
+    std::byte* const base = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
+    if (base_ != base || passes_.empty()) {
+      base_ = base;
+      for (std::size_t i = 0; i < plan_.programs.size(); ++i) prepare(i);
+      std::fill(resident_bytes_.begin(), resident_bytes_.end(), nullptr);
+      timed_steps_ = 0;
+    }
+    try {
+      own_variables();
+      break;
+    } catch (const OutOfMemory&) {  // another thread's step may have taken what there is
+      if (!lease.wait_for_another()) throw;
+    }
   }
-  own_variables();
   const Program& last = plan_.programs.back();
   std::byte* next = reinterpret_cast<std::byte*>(key_) + 64;
   for (const trace::Before& b : last.trace.before) {

@@ -129,7 +129,8 @@ void Functions::promise_needs() { steps_.set(need_of_all(false)); }
 std::uint64_t Functions::most_arena(const Function& function, const Need& need) const {
   if (Budget::now() == 0) return ~std::uint64_t{0};
   const std::uint64_t others = beside(function, false) + need.bytes - need.arena;
-  const std::uint64_t all = steps_.bytes();
+  const std::uint64_t there = shared(), left = Budget::now() > there ? Budget::now() - there : 0;
+  const std::uint64_t all = std::max(steps_.bytes(), left);
   return all > others ? all - others : 0;
 }
 
@@ -165,6 +166,7 @@ void Functions::make(Function& function, const std::function<void(bool)>& plan) 
   if (budget) arenas_.clear_idle();  // planning takes memory, too
   const auto made = [&] {
     promise_needs();
+    for (Function* f : functions_) f->room_has_changed();
     runtime::drop_code();
   };
   if (budget == 0) {

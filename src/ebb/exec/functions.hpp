@@ -34,7 +34,8 @@ class Function {
   // For the shape it was made for: as fast as the budget allows, or as small as can be. Throws
   // BudgetTooSmall.
   virtual void plan_anew(bool smallest) = 0;
-  virtual void forget_plans() = 0;  // to be made when it runs next
+  virtual void forget_plans() = 0;      // to be made when it runs next
+  virtual void room_has_changed() = 0;  // what there is for the arena while its plans run
 
   std::vector<Variable> variables;      // that it reads or writes
   std::set<const ops::OpType*> ops;     // that it calls
