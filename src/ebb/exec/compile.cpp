@@ -208,6 +208,9 @@ class Compiled::State final : public Function {
       source = available.source + ", less 5%";
     }
     const memory::Planning plans;
+    // Measured once the machine is known (earlier, it was too little for some programs), and before
+    // anything is planned.
+    runtime::reserve();
     budget = Budget(ByteSize{this->options.memory.bytes});
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
     const trace::Trace whole = traces_of(this->fn, first, examples)(examples, trace::Part::whole);
@@ -458,7 +461,6 @@ std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptio
   Functions& all = Functions::all();
   const auto hold = all.lock();
   options.memory = {};
-  runtime::reserve();
   State state(nullptr, std::move(inputs), std::move(options), std::move(fn), dealing);
   all.add(state);
   try {
@@ -476,7 +478,6 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                    std::int64_t last_rows) {
   Functions& all = Functions::all();
   const auto hold = all.lock();
-  runtime::reserve();  // measured before anything else, with a budget or without
   state_ = std::make_unique<State>(std::move(names), std::move(inputs), std::move(options),
                                    std::move(fn), dealing);
   all.add(*state_);
