@@ -228,7 +228,18 @@ class Compiled::State final : public Function {
       if (!e.derived) all.push_back(e.need);
     return all;
   }
-  Need least() const override { return smallest; }
+  Need least() const override {
+    if (!smallest_last) return smallest;
+    Need both = smallest;  // each in its turn, with the files of both
+    both.held += smallest_last->held;
+    both.bytes = both.held + std::max(smallest.bytes - smallest.held,
+                                      smallest_last->bytes - smallest_last->held);
+    std::erase_if(both.spilled, [&](const Variable& v) {
+      const std::vector<Variable>& last = smallest_last->spilled;
+      return std::find(last.begin(), last.end(), v) == last.end();
+    });
+    return both;
+  }
   void forget_plans() override { entries.clear(); }
   void room_has_changed() override {
     const Functions& all = Functions::all();
@@ -236,7 +247,7 @@ class Compiled::State final : public Function {
   }
   void plan_anew(bool small) override {
     entries.clear();
-    add(first, small);
+    add_with_last(first, small);
   }
 
   Executor& find(const std::vector<Spec>& inputs) {
@@ -260,7 +271,7 @@ class Compiled::State final : public Function {
     Functions& all = Functions::all();
     const auto hold = all.lock();
     keep_plans(1);
-    const auto planned = [&] { all.make(*this, [&](bool small) { add(inputs, small); }); };
+    const auto planned = [&] { all.make(*this, [&](bool small) { add_with_last(inputs, small); }); };
     const auto again = [&] {
       if (entries.empty()) throw;
       entries.clear();
@@ -301,7 +312,8 @@ class Compiled::State final : public Function {
   std::shared_ptr<const Names> names;
   CompileOptions options;
   trace::Function fn;
-  std::vector<Spec> first;  // inputs it was made for
+  std::vector<Spec> first;     // inputs it was made for
+  std::int64_t last_rows = 0;  // of the last batch of an epoch, where that is known to be smaller
   plan::Machine machine;
   std::string source;
   std::list<Entry> entries;  // used last first
@@ -361,6 +373,19 @@ class Compiled::State final : public Function {
       entries.pop_back();
   }
 
+  // Where it is for the first shape, also one for the last batch of an epoch, if that is smaller.
+  void add_with_last(const std::vector<Spec>& inputs, bool small) {
+    add(inputs, small);
+    if (inputs != first || last_rows <= 0 || examples_of(first) <= last_rows) return;
+    if (options.plans < 2) return;
+    const std::vector<Spec> last = with_rows(first, last_rows);
+    if (!derive(entries.front(), last)) {
+      keep_plans(1);
+      add(last, small);
+    }
+    entries.splice(entries.begin(), entries, std::next(entries.begin()));
+  }
+
   // A plan for these inputs within what all others leave, or the smallest there is; or within what was
   // promised to another one.
   void add(const std::vector<Spec>& inputs, bool small, const Need* promised = nullptr) {
@@ -386,8 +411,11 @@ class Compiled::State final : public Function {
       }
       if (reserve == 0) reserve = around.reserve;
       o.memory.bytes = Budget::now();
-      if (small && o.memory.bytes && inputs == first)
-        o.memory.bytes = std::min(o.memory.bytes, common + smallest.bytes);
+      const Need* const least = inputs == first ? &smallest
+                                : smallest_last ? &*smallest_last
+                                                : nullptr;
+      if (small && o.memory.bytes && least && least->bytes)
+        o.memory.bytes = std::min(o.memory.bytes, common + least->bytes);
       if (promised && o.memory.bytes) {
         o.memory.bytes = std::min(o.memory.bytes, common + promised->bytes - promised->held);
         o.spill = false;
@@ -427,10 +455,13 @@ class Compiled::State final : public Function {
     const std::uint64_t held = constants + charge_of(plan.result_specs);
     Need need{plan.way.budget - common, held + (spills ? spill_memory : 0), plan.arena,
               plan::spilled_variables(plan.programs)};
+    Need least{plan.minimum - common, held + (plan.minimum_uses_file ? spill_memory : 0), 0,
+               plan.minimum_spills};
+    least.held = std::min(least.held, least.bytes);
     if (inputs == first) {
-      smallest = {plan.minimum - common, held + (plan.minimum_uses_file ? spill_memory : 0),
-                  0, plan.minimum_spills};
-      smallest.held = std::min(smallest.held, smallest.bytes);
+      smallest = std::move(least);
+    } else if (!promised && last_rows > 0 && inputs == with_rows(first, last_rows)) {
+      smallest_last = std::move(least);
     }
     need.held = std::min(need.held, need.bytes);
     const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
@@ -453,6 +484,7 @@ class Compiled::State final : public Function {
   std::unique_ptr<memory::Room> room;  // for the batch at hand
   std::size_t calls = 0;
   Need smallest;
+  std::optional<Need> smallest_last;  // of the last batch of an epoch, where it has a plan of its own
   std::uint64_t spill_memory = kMiB;
 };
 
@@ -482,11 +514,8 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                                    std::move(fn), dealing);
   all.add(*state_);
   try {
+    state_->last_rows = last_rows;
     state_->make(state_->first);
-    if (last_rows > 0 && examples_of(state_->first) > last_rows) {
-      state_->find(with_rows(state_->first, last_rows));
-      state_->find(state_->first);
-    }
   } catch (...) {
     all.remove(*state_);
     throw;

@@ -127,8 +127,7 @@ std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& opt
 }
 
 // The smallest budget for all compiled functions that are alive, with what the program holds now: each
-// of them runs in it. The plan of the one that was compiled last says the same. (For functions of
-// several models a little less may do, where they can make room for each other.)
+// of them runs in it. The plan of the one that was compiled last says the same, and less is refused.
 std::uint64_t smallest_budget();
 
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or

@@ -108,9 +108,11 @@ std::uint64_t Functions::need_of_all(bool least) const {
   return most;
 }
 
+// Not below the smallest budget that is named, though they may make room for each other in another way:
+// what is accepted does not depend on the order in which they come.
 bool Functions::fit() const {
   const std::uint64_t budget = Budget::now();
-  return budget == 0 || shared() + need_of_all(false) <= budget;
+  return budget == 0 || (shared() + need_of_all(false) <= budget && budget >= minimum());
 }
 
 std::uint64_t Functions::minimum() const {
