@@ -379,7 +379,8 @@ class Compiled::State final : public Function {
     if (inputs != first || last_rows <= 0 || examples_of(first) <= last_rows) return;
     if (options.plans < 2) return;
     const std::vector<Spec> last = with_rows(first, last_rows);
-    if (!derive(entries.front(), last)) {
+    if (!derive(entries.front(), last) &&
+        (Budget::now() == 0 || !plan_beside(entries.front(), last))) {
       keep_plans(1);
       add(last, small);
     }
