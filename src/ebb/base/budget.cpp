@@ -171,7 +171,9 @@ std::uint64_t likely() {
   State& s = state();
   const std::lock_guard lock(s.lock);
   s.all();
-  return heap() + s.own_code + s.code - std::min(s.own_code, kCodeLess);
+  // Holes that planning has left in the heap are filled, by and by.
+  return std::min(heap(), heap_in_use() + kMiB / 2) + s.own_code + s.code -
+         std::min(s.own_code, kCodeLess);
 }
 
 void set_code_of_ops(std::uint64_t bytes) {

@@ -52,6 +52,7 @@ Arenas::Lease::Lease(Arenas& arenas, const Arena* preferred) : all_(arenas), are
 Arenas::Lease::~Lease() {
   const std::lock_guard lock(all_.lock_);
   all_.place_of(arena_).busy = false;
+  if (all_.places_.size() == 1) return;  // and nobody waits
   Arena* largest = nullptr;
   for (const Place& p : all_.places_)
     if (!p.busy && (!largest || p.arena->size() > largest->size())) largest = p.arena.get();

@@ -45,7 +45,7 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
   return inputs[0].shape[0];
 }
 
-constexpr std::uint64_t kSpillCode = 3 * kMiB / 4;  // that of files, their thread and its stack
+constexpr std::uint64_t kSpillCode = kMiB / 4;  // that of files, their thread and its stack
 // What a plan holds on the heap, for each call of the step, and beside them.
 constexpr std::uint64_t kPlanOfACall = 3 << 10, kPlan = 32 << 10;
 
