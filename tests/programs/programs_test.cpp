@@ -35,6 +35,18 @@ void expect_kept(Program p, std::initializer_list<double> times, bool least = tr
   EXPECT_EQ(less.steps, 0);
 }
 
+// What is set aside beside the model is what the process needs, and does not change from start to start.
+TEST(SmallestBudget, IsTheSameAtEveryStartAndAboutThePeak) {
+  Program p;
+  p.model = "tiny";
+  const Outcome free = run(p);
+  ASSERT_TRUE(free.good()) << free.error;
+  p.ask = true;
+  const std::uint64_t first = run(p).minimum;
+  EXPECT_LE(first, free.peak + (std::uint64_t{1} << 20)) << readable(first) << readable(free.peak);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(run(p).minimum, first) << "start " << i;
+}
+
 class Ordinary : public testing::TestWithParam<std::string> {};
 
 // Trains, evaluates, meets a ragged last batch, prefetches, saves and loads everything.

@@ -114,6 +114,8 @@ Subject make(const std::string& kind, std::uint64_t seed) {
     return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 256, 256, 10},
                                                 nn::MlpOptions{.dropout = 0.1}),
                       "x");
+  if (kind == "tiny")
+    return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 32, 10}), "x");
   if (kind == "wide-mlp")
     return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 1500, 10}), "x");
   if (kind == "residual-mlp") return classifier(std::make_shared<ResidualMlp>(init), "x");
@@ -187,7 +189,7 @@ Dataset data_for(const std::string& kind, std::int64_t rows, std::uint64_t seed)
     return Tensor::from(l, {rows, kLength});
   };
   const auto floats = [&](Shape shape) { return random::normal(shape, 0, 1, seed, 77); };
-  if (kind == "mlp" || kind == "wide-mlp" || kind == "residual-mlp")
+  if (kind == "tiny" || kind == "mlp" || kind == "wide-mlp" || kind == "residual-mlp")
     return Dataset::of({{"x", floats({rows, 64})}, {"label", labels()}});
   if (kind == "cnn" || kind == "resnet" || kind == "depthwise")
     return Dataset::of({{"image", floats({rows, kSide, kSide, 1})}, {"label", labels()}});
