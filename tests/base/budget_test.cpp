@@ -2,9 +2,12 @@
 // one is not given to another.
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/process.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
@@ -111,6 +114,40 @@ TEST(Budget, KeptBlocksCountAndAreGivenBackFirst) {
   EXPECT_LE(memory::held(), memory::limit());
   const memory::Buffer large(14 * kMiB, "another size");
   EXPECT_LE(memory::held(), memory::limit());
+}
+
+// Small blocks cost the heap more than their size.
+TEST(Budget, ManySmallBlocksStayInIt) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "what a sanitizer holds is not told from the program's";
+#endif
+  for (const std::size_t size : {4, 100, 300, 1000}) {
+    const Budget budget(ByteSize{runtime::reserve() + memory::held() + 24 * kMiB});
+    std::vector<void*> all;
+    all.reserve(200'000);
+    EXPECT_THROW(
+        for (;;) {
+          all.push_back(memory::take(size, "small"));
+          std::memset(all.back(), 1, size);
+        },
+        OutOfMemory);
+    EXPECT_GT(all.size(), 10'000u);
+    EXPECT_LE(process::resident(), Budget::now() + all.capacity() * sizeof(void*)) << size;
+    for (void* block : all) memory::give(block);
+    memory::trim();
+  }
+}
+
+TEST(Budget, TheSpaceOfARoomFollowsWhatIsHeld) {
+  void* const before = memory::take(4 * kMiB, "before");
+  const std::uint64_t own = memory::own();
+  {
+    const memory::Room room(kMiB);
+    EXPECT_EQ(memory::own(), own + kMiB);
+    memory::give(before);  // is no longer set aside
+    EXPECT_EQ(memory::own(), own - memory::charge_of(4 * kMiB) + kMiB);
+  }
+  EXPECT_EQ(memory::own(), own - memory::charge_of(4 * kMiB));
 }
 
 TEST(Budget, TheReserveIsMeasuredOnce) {

@@ -5,7 +5,8 @@
 //   auto test = compile(held_out.spec(), {}, …);
 //
 // compile(…, {.memory = 64_MiB}, …) is short for a budget that lives as long as the compiled function.
-// Of several that are alive the smallest counts.
+// Of several that are alive the smallest counts. Make it before what it is for: functions that were
+// compiled without one keep the plans they have until they are planned anew.
 //
 // The budget is the guard's, too: of what it leaves beside the runtime, the memory seam gives out no
 // more (OutOfMemory says who holds what). Tensors that a program makes after compile() want room of

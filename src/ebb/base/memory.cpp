@@ -82,6 +82,7 @@ struct State {
   std::uint64_t process_limit = 0;
   void (*give_back)() = nullptr;
   std::array<Promised, 64> promises{};  // the first: what the program holds of its own
+  std::uint64_t room_from = 0, rooms = 0;  // what it held when it asked for room, and how much
   Usage total;
   std::array<Usage, kCategories> categories{};
   std::array<std::uint64_t, kCategories> at_peak{};
@@ -191,10 +192,18 @@ void enter(State& s, Block* block) {
   }
 }
 
+// What the program held when it asked for room, and holds no longer, is set aside no longer.
+void less_of_its_own(State& s, std::uint64_t charge) {
+  if (s.rooms == 0 || s.promises[0].drawn >= s.room_from) return;
+  s.room_from -= std::min(s.room_from - s.promises[0].drawn, charge);
+  s.promises[0].bytes = s.room_from + s.rooms;
+}
+
 void leave(State& s, Block* block) {
   block->previous->next = block->next;
   block->next->previous = block->previous;
   s.promises[block->promise].drawn -= block->charge;
+  if (block->promise == 0) less_of_its_own(s, block->charge);
   s.scopes[block->scope].usage.live -= block->bytes;
   s.categories[static_cast<int>(block->category)].live -= block->bytes;
   s.total.live -= block->bytes;
@@ -247,7 +256,8 @@ std::vector<Holding> holdings_locked(State& s, std::size_t most) {
                                 s.promises[p].who);
   throw OutOfMemory(fmt::format(
       "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}{}; "
-      "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help",
+      "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help; where it is a "
+      "tensor of the program's own beside compiled steps, a memory::Room made before compile",
       site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes),
       s.held_bytes - s.kept_bytes,
       s.limit ? fmt::format("the limit is {} ({} bytes){}", readable(s.limit), s.limit, by)
@@ -396,9 +406,11 @@ void* begin(State& s, Block* block, std::size_t bytes, std::size_t charge, const
 
 std::size_t in_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+constexpr std::size_t kHeapBeside = 128;  // what the heap adds to a block: its own head, alignment
+
 std::size_t charge_in_class(int c, std::size_t bytes) {
   const std::size_t size = class_size(c);
-  return size < kMapped ? size : std::min(size, in_pages(bytes + sizeof(Block)));
+  return size < kMapped ? size + kHeapBeside : std::min(size, in_pages(bytes + sizeof(Block)));
 }
 
 // A kept block that has more in memory than it is wanted for: where memory is short, the rest leaves.
@@ -508,9 +520,10 @@ void set_process_limit(std::uint64_t bytes) {
 
 Promise::Promise(const char* who) : id_(0) {
   State& s = state();
-  std::lock_guard lock(s.lock);
+  std::unique_lock lock(s.lock);
   for (std::size_t i = 1; i < s.promises.size() && id_ == 0; ++i)
     if (!s.promises[i].who) id_ = static_cast<std::uint8_t>(i);
+  if (id_ == 0) lock.unlock();  // an Error asks where it is
   if (id_ == 0)
     throw Error(fmt::format("memory: there are {} promises, and no more can be made",
                             s.promises.size() - 1));
@@ -588,6 +601,7 @@ void draw(void* bytes, const Promise* promise) noexcept {
   std::lock_guard lock(s.lock);
   Block* const block = static_cast<Block*>(bytes) - 1;
   s.promises[block->promise].drawn -= block->charge;
+  if (block->promise == 0 && promise) less_of_its_own(s, block->charge);
   block->promise = promise ? promise->id_ : 0;
   s.promises[block->promise].drawn += block->charge;
 }
@@ -601,13 +615,17 @@ std::uint64_t own() {
 Room::Room(std::uint64_t bytes) : bytes_(bytes) {
   State& s = state();
   std::lock_guard lock(s.lock);
-  s.promises[0].bytes = s.promises[0].taken() + bytes;
+  s.room_from = std::max(s.room_from, s.promises[0].drawn);
+  s.rooms += bytes;
+  s.promises[0].bytes = s.room_from + s.rooms;
 }
 
 Room::~Room() {
   State& s = state();
   std::lock_guard lock(s.lock);
-  s.promises[0].bytes -= std::min(bytes_, s.promises[0].bytes);
+  s.rooms -= bytes_;
+  if (s.rooms == 0) s.room_from = 0;
+  s.promises[0].bytes = s.room_from + s.rooms;
 }
 
 std::uint64_t limit() {

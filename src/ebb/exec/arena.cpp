@@ -26,11 +26,6 @@ Arenas::Place& Arenas::place_of(const Arena* arena) {
                        [&](const Place& p) { return p.arena.get() == arena; });
 }
 
-bool Arenas::others_busy(const Arena* arena) const {
-  return std::any_of(places_.begin(), places_.end(),
-                     [&](const Place& p) { return p.busy && p.arena.get() != arena; });
-}
-
 Arenas::Lease::Lease(Arenas& arenas, const Arena* preferred) : all_(arenas), arena_(nullptr) {
   const std::lock_guard lock(all_.lock_);
   Place* found = nullptr;
@@ -53,6 +48,7 @@ Arenas::Lease::~Lease() {
   const std::lock_guard lock(all_.lock_);
   all_.place_of(arena_).busy = false;
   if (all_.places_.size() == 1) return;  // and nobody waits
+  ++all_.freed_count_;
   Arena* largest = nullptr;
   for (const Place& p : all_.places_)
     if (!p.busy && (!largest || p.arena->size() > largest->size())) largest = p.arena.get();
@@ -67,10 +63,17 @@ bool Arenas::Lease::wait_for_another() {
   for (Place& p : all_.places_)
     if (!p.busy && p.arena->size() > 0) p.arena->clear(), given_back = true;
   if (given_back) return true;
-  if (!all_.others_busy(arena_)) return false;
-  arena_->clear();
+  // Not for those who wait themselves; what it gives up may be what one of them waits for.
+  int running = -1 - all_.waiting_;  // without this one
+  for (const Place& p : all_.places_) running += p.busy;
+  if (arena_->size() > 0) {
+    arena_->clear();
+    ++all_.freed_count_;
+    all_.freed_.notify_all();
+  }
+  if (running <= 0) return false;
   ++all_.waiting_;
-  all_.freed_.wait(lock);
+  all_.freed_.wait(lock, [&, before = all_.freed_count_] { return all_.freed_count_ != before; });
   --all_.waiting_;
   return true;
 }

@@ -65,12 +65,12 @@ class Arenas {
     bool busy = false;
   };
   Place& place_of(const Arena* arena);
-  bool others_busy(const Arena* arena) const;
 
   const memory::Promise& from_;
   std::mutex lock_;
   std::condition_variable freed_;
   int waiting_ = 0;
+  std::uint64_t freed_count_ = 0;  // times that one was given back
   std::vector<Place> places_;
 };
 

@@ -218,8 +218,11 @@ class Compiled::State final : public Function {
     for (const trace::Call& call : whole.calls) ops.insert(&call.op.type());
     variables = whole.variables;
     data = dealing;
-    // Batches that the program makes itself are tensors of its own.
-    if (dealing == 0) room = std::make_unique<memory::Room>(charge_of(first));
+  }
+
+  // Batches that the program makes itself are tensors of its own.
+  void make_room() {
+    if (data == 0) room = std::make_unique<memory::Room>(charge_of(first));
   }
 
   std::vector<Need> needs() const override {
@@ -240,13 +243,16 @@ class Compiled::State final : public Function {
     });
     return both;
   }
-  void forget_plans() override { entries.clear(); }
+  void forget_plans() override {
+    for (const Entry& e : entries) torn |= e.executor && e.executor->torn();
+    entries.clear();
+  }
   void room_has_changed() override {
     const Functions& all = Functions::all();
     for (Entry& e : entries) e.executor->set_most_arena(all.most_arena(*this, e.need));
   }
   void plan_anew(bool small) override {
-    entries.clear();
+    forget_plans();
     add_with_last(first, small);
   }
 
@@ -257,6 +263,7 @@ class Compiled::State final : public Function {
         return *entries.front().executor;
       }
     const auto hold = Functions::all().lock();
+    if (entries.empty() && inputs != first && no_larger(inputs, first)) make(first);
     for (Entry& e : entries)
       if (!e.derived && e.threads == pool::threads() && no_larger(inputs, e.inputs)) {
         if (derive(e, inputs) || plan_beside(e, inputs)) return *entries.front().executor;
@@ -318,6 +325,7 @@ class Compiled::State final : public Function {
   std::string source;
   std::list<Entry> entries;  // used last first
   std::vector<Tensor> results;
+  bool torn = false;  // a plan that is gone has left a mixture
 
  private:
   // The heap that plans take, this many of them more than there are.
@@ -495,8 +503,9 @@ std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptio
   const auto hold = all.lock();
   options.memory = {};
   State state(nullptr, std::move(inputs), std::move(options), std::move(fn), dealing);
-  all.add(state);
   try {
+    all.add(state);
+    state.make_room();
     std::vector<plan::Way> ways = state.frontier();
     all.remove(state);
     return ways;
@@ -513,8 +522,9 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   const auto hold = all.lock();
   state_ = std::make_unique<State>(std::move(names), std::move(inputs), std::move(options),
                                    std::move(fn), dealing);
-  all.add(*state_);
   try {
+    all.add(*state_);
+    state_->make_room();  // when variables have been told from what is the program's own
     state_->last_rows = last_rows;
     state_->make(state_->first);
   } catch (...) {
@@ -541,6 +551,7 @@ Compiled& Compiled::operator=(Compiled&& other) noexcept {
 exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
   State& s = *state_;
   for (const Tensor& t : inputs) t.check_known();
+  if (s.torn) throw Error(kTorn);
   for (const State::Entry& e : s.entries)  // which says so: no other shape goes on from a mixture
     if (e.executor->torn()) return *e.executor;
   const auto& known = s.entries.empty() ? s.first : s.entries.front().inputs;

@@ -164,7 +164,7 @@ void Executor::open_store(const CompileOptions& options) {
   store_->fill();
 }
 
-void Executor::prepare(std::size_t index) {
+std::unique_ptr<Executor::Pass> Executor::prepare(std::size_t index) {
   const Program& p = plan_.programs[index];
   const trace::Trace& t = p.trace;
   const plan::Schedule& s = p.schedule;
@@ -339,8 +339,7 @@ void Executor::prepare(std::size_t index) {
   }
   for (const Spec& in : t.inputs)
     pass->input_row_bytes.push_back(in.rank() && in.shape[0] ? in.bytes() / in.shape[0] : 0);
-  if (passes_.size() <= index) passes_.resize(plan_.programs.size());
-  passes_[index] = std::move(pass);
+  return pass;
 }
 
 void Executor::own_variables() {
@@ -466,9 +465,7 @@ void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results)
 
 void Executor::run(std::span<const Tensor> inputs, Places results) {
   if (torn_)
-    throw Error(
-        "compiled step: an earlier step failed after some parameters were updated; they are a "
-        "mixture of two steps. Load a checkpoint or assign all variables, then compile anew");
+    throw Error(kTorn);
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
   if (store_) store_->refresh({arena_->data(), arena_->size()});
@@ -476,8 +473,11 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
   for (;;) {
     std::byte* const base = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
     if (base_ != base || passes_.empty()) {
+      passes_.clear();  // and stay so, if this fails
       base_ = base;
-      for (std::size_t i = 0; i < plan_.programs.size(); ++i) prepare(i);
+      std::vector<std::unique_ptr<Pass>> made;
+      for (std::size_t i = 0; i < plan_.programs.size(); ++i) made.push_back(prepare(i));
+      passes_ = std::move(made);
       std::fill(resident_bytes_.begin(), resident_bytes_.end(), nullptr);
       timed_steps_ = 0;
     }

@@ -39,6 +39,10 @@ struct Spilled {
   std::uint64_t disk() const;    // what it takes of the disk
 };
 
+inline constexpr char kTorn[] =
+    "compiled step: an earlier step failed after some parameters were updated; they are a mixture of two "
+    "steps. Load a checkpoint or assign all variables, then compile anew";
+
 class Executor {
  public:
   Executor(plan::Plan plan, const CompileOptions& options, Arenas& arenas);
@@ -64,7 +68,7 @@ class Executor {
 
  private:
   struct Pass;
-  void prepare(std::size_t program);
+  std::unique_ptr<Pass> prepare(std::size_t program);
   void patch(Pass& pass, std::span<const Tensor> inputs, const plan::Plan::Run& run,
              Places results);
   std::byte* place_of(const Pass& pass, const plan::Plan::Run& run, std::size_t result,

@@ -70,7 +70,7 @@ void Variable::set(Tensor next) const noexcept {
 
 void Variable::draw_from(const memory::Promise* promise) {
   state().promise = promise;
-  if (state_->there) count_to(promise, state_->value);
+  if (state_->there && !state_->keeper) count_to(promise, state_->value);
 }
 
 // What somebody else keeps was promised no place in memory: whoever reads it, be it a step or the
