@@ -406,7 +406,7 @@ class Compiled::State final : public Function {
     const std::uint64_t drawn = all.promise().drawn();
     plan::Plan plan;
     plan::Surroundings around;
-    std::uint64_t reserve = 0, common = 0;
+    std::uint64_t common = 0;
     std::string refusal;  // of the disk; then there may be a way without a file
     for (;;) {
       around = all.around(*this);
@@ -418,7 +418,6 @@ class Compiled::State final : public Function {
         around.others -= counted;
         around.batches += std::max(charge_of(inputs), counted);
       }
-      if (reserve == 0) reserve = around.reserve;
       o.memory.bytes = Budget::now();
       const Need* const least = inputs == first ? &smallest
                                 : smallest_last ? &*smallest_last

@@ -11,6 +11,9 @@
 // evaluation and gradients by inputs (`gradients`) are compiled alike. Layers act as training or
 // evaluation said when it was compiled, so compile one step for each. Random draws go on with the
 // optimizer's steps: without one, every call draws the same until random::next_step().
+//
+// Steps may run on several threads at once, each function on one of them. Under a budget compile them
+// before the threads begin: a compile, or a larger shape, may plan the others anew.
 #pragma once
 
 #include <functional>
