@@ -89,6 +89,33 @@ TEST(Split, NotWhereRowsMeetWhatTheOptimizersStepMade) {
   })) << "the last part's sums";
 }
 
+// What is the same for half of the rows and for all, but not for fewer, is found where fewer are tried.
+TEST(Split, NotIntoPartsThatDoSomethingElse) {
+  const auto fn = [](Training& t, const Batch& b, int what) {
+    const Tensor logits = t.dense(b["x"]);
+    const bool few = b.rows() < 4;
+    Loss loss = mse(what == 0 ? logits * (few ? 2.0f : 1.0f)
+                    : what == 1 ? softmax(logits, few ? 0 : 1)
+                                : (few ? relu(logits) : tanh(logits)),
+                    b["y"]);
+    return t.adam.minimize(loss);
+  };
+  for (int what = 0; what < 3; ++what) {
+    Training t;
+    const auto step = [&](const Batch& b) { return fn(t, b, what); };
+    const std::uint64_t least = compile(Data().spec(), {.spill = false}, step).plan().minimum;
+    const auto rows = compile(Data().spec(), {.memory = ByteSize{least}, .spill = false}, step)
+                          .plan().way.rows;
+    EXPECT_GE(rows, 4) << what;
+    EXPECT_GE(kRows % rows == 0 ? rows : kRows % rows, 4) << what;
+  }
+  Training t;  // a mean by hand, of the part's rows
+  EXPECT_FALSE(splits([&](const Batch& b) {
+    const Tensor share = Tensor::full({b.rows(), 1}, 1.0f / static_cast<float>(b.rows()));
+    return t.adam.minimize(mse(t.dense(b["x"]) * share, b["y"]));
+  }));
+}
+
 // A scalar that is made of sums over the rows is made of the whole batch's.
 TEST(Split, ScalarResultsAreThoseOfTheWhole) {
   const Data data;

@@ -58,12 +58,17 @@ void Passes::ask_whether_split() {
                             : examples_ > 2   ? (examples_ + 1) / 2
                                               : 3;
   const std::string refused = refusal(half, [&] {
-    const trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
+    trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
     const trace::Trace all = trace::simplified(trace_rows_(examples_, trace::Part::last));
     split_ = can_split(part, half, all, examples_);
-    if (split_.possible || !options_.split_mixed) return;
-    const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
-    split_ = can_split(part, half, more, half + 1, true);
+    if (!split_.possible && options_.split_mixed) {
+      const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
+      split_ = can_split(part, half, more, half + 1, true);
+    }
+    if (split_.possible) {
+      part_ = std::move(part);
+      part_rows_ = half;
+    }
   });
   if (!refused.empty()) split_.reason = refused;
   if (asked && !split_.possible) cannot_be_asked(split_.reason);
@@ -117,10 +122,19 @@ std::string Passes::refusal(std::int64_t rows, const std::function<void()>& f) c
   return {};
 }
 
+// That a part of so many rows does what the one does that was asked whether the batch can be split.
+void Passes::check_alike(const trace::Trace& part, std::int64_t rows) const {
+  const std::string why = depends_on_rows(part, rows, part_, part_rows_, split_);
+  if (!why.empty()) throw Error(why);
+}
+
 // The part that ends a step; of all rows, it is the whole.
 trace::Trace Passes::last_part(std::int64_t rows) const {
   if (rows == examples_) return whole_;
   trace::Trace part = trace::simplified(trace_rows_(rows, trace::Part::last));
+  check_alike(part, rows);
+  if (rows == 1 && examples_ > 2)  // of which less can be said
+    check_alike(trace::simplified(trace_rows_(2, trace::Part::last)), 2);
   if (!with_counts(part, split_))
     throw Error("the number of constants depends on how many rows there are");
   return trace::folded(part);

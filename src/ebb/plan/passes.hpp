@@ -56,6 +56,7 @@ class Passes {
   bool is_batch() const;
   [[noreturn]] void cannot_be_asked(const std::string& reason) const;
   std::string refusal(std::int64_t rows, const std::function<void()>& f) const;
+  void check_alike(const trace::Trace& part, std::int64_t rows) const;
   trace::Trace last_part(std::int64_t rows) const;
   std::vector<Variable> can_be_away(const trace::Trace& last, bool streamed) const;
   Searched searched(trace::Trace trace, Levers levers, double effort,
@@ -67,6 +68,8 @@ class Passes {
   const Machine& machine_;
   trace::Trace whole_;
   SplitAnswer split_;
+  trace::Trace part_;  // that was asked, where it can be split
+  std::int64_t part_rows_ = 0;
   bool may_split_ = false;  // and is allowed to
   bool by_rows_ = false;
 };

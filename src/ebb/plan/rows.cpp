@@ -30,7 +30,10 @@ std::string place(const Call& call) {
                        : fmt::format("{} in {}", call.op.type().name, scope);
 }
 
-// Whether a constant is made for each row, the same for all.
+constexpr char kNumberDepends[] =
+    "a number that the function computes with depends on how many rows there are";
+
+// Whether a constant is made for each row, the same for all, however many there are.
 bool grows(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t b_rows) {
   const Spec &x = a.spec(), &y = b.spec();
   if (x.dtype != y.dtype || x.rank() != y.rank() || x.rank() == 0 || a_rows == b_rows) return false;
@@ -41,7 +44,7 @@ bool grows(const Tensor& a, std::int64_t a_rows, const Tensor& b, std::int64_t b
   const std::size_t row = x.bytes() / static_cast<std::size_t>(a_rows);
   for (std::int64_t r = 1; r < a_rows; ++r)
     if (std::memcmp(a.raw(), a.raw() + static_cast<std::size_t>(r) * row, row) != 0) return false;
-  return true;
+  return std::memcmp(a.raw(), b.raw(), row) == 0;
 }
 
 // Whether a scalar is a multiple of the number of rows: `a` for some of them, `b` for others.
@@ -109,6 +112,20 @@ class Reading {
         loose_(t.values.size()),
         whole_(t.values.size()) {}
 
+  std::string differs(const SplitAnswer& expected) {
+    SplitAnswer found;
+    start();
+    const bool numbers = constants(found);
+    if (examples_ == 1 && found.constants != expected.constants) return {};
+    const bool same_counts =
+        found.constants == expected.constants &&
+        std::equal(found.counts.begin(), found.counts.end(), expected.counts.begin(),
+                   expected.counts.end(),
+                   [](const auto& a, const auto& b) { return a.constant == b.constant; });
+    if (numbers || !same_counts) return kNumberDepends;
+    return examples_ == 1 ? std::string() : attributes();
+  }
+
   SplitAnswer answer() {
     SplitAnswer answer;
     start();
@@ -116,9 +133,7 @@ class Reading {
     for (std::size_t c = 0; c < t_.calls.size() && answer.reason.empty(); ++c)
       answer.reason = read(t_.calls[c]);
     if (answer.reason.empty()) answer.reason = attributes();
-    const std::string number =
-        "a number that the function computes with depends on how many rows there are";
-    if (numbers && answer.reason.empty() && !allowed(number)) answer.reason = number;
+    if (numbers && answer.reason.empty() && !allowed(kNumberDepends)) answer.reason = kNumberDepends;
     for (std::size_t r = 0; r < t_.results.size() && answer.reason.empty(); ++r) {
       answer.reason = result(r);
       answer.result_carries.push_back(of(t_.results[r]) == Is::carrying);
@@ -172,11 +187,15 @@ class Reading {
       const trace::Value& v = t_.values[i];
       if (v.kind != Kind::constant || v.base != trace::kNone) continue;
       const Tensor &a = t_.constants[v.index], &b = other_.constants[v.index];
-      if (grows(a, examples_, b, other_examples_)) is_[i] = Is::carrying;
-      if (a.spec() != b.spec() || a.raw() == b.raw() ||
-          std::memcmp(a.raw(), b.raw(), a.spec().bytes()) == 0)
+      if (grows(a, examples_, b, other_examples_)) {
+        is_[i] = Is::carrying;
         continue;
-      if (once[i] && !mixed_ && counts(a, examples_, b, other_examples_)) {
+      }
+      const bool alike = a.spec() == b.spec();
+      if (!alike && examples_ == 1) continue;  // made for its row in another way
+      if (alike && (a.raw() == b.raw() || std::memcmp(a.raw(), b.raw(), a.spec().bytes()) == 0))
+        continue;
+      if (alike && once[i] && !mixed_ && counts(a, examples_, b, other_examples_)) {
         is_[i] = Is::once;
         answer.counts.push_back({v.index, b});
       } else {
@@ -330,6 +349,12 @@ bool with_counts(Trace& part, const SplitAnswer& answer) {
     part.constants[c.constant] = c.whole;
   }
   return true;
+}
+
+std::string depends_on_rows(const Trace& part, std::int64_t examples, const Trace& other,
+                            std::int64_t other_examples, const SplitAnswer& answer) {
+  if (examples == other_examples || !answer.mixed.empty()) return {};
+  return Reading(part, examples, other, other_examples, false).differs(answer);
 }
 
 SplitAnswer can_split(const Trace& part, std::int64_t examples, const Trace& other,

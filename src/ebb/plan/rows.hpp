@@ -39,4 +39,10 @@ bool with_counts(trace::Trace& part, const SplitAnswer& answer);
 SplitAnswer can_split(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
                       std::int64_t other_examples, bool mixed = false);
 
+// Why a part of so many rows is not what `other` is for its number of them, where the batch can be
+// split; "": it is. Both are traces of later parts. Of a single row little can be said: what is made for
+// each row is no larger then than what it is made of.
+std::string depends_on_rows(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
+                            std::int64_t other_examples, const SplitAnswer& answer);
+
 }  // namespace ebb::plan

@@ -147,15 +147,17 @@ class Smaller {
   }
   // What counts the rows of the batch counts those of this one, in every part.
   bool count(std::int64_t examples) {
-    if (larger_.counts.empty()) return true;
-    const trace::Trace all = trace::simplified(trace_rows_(examples, trace::Part::last));
-    if (all.constants.size() != larger_.part_constants) return false;
+    all_ = trace::simplified(trace_rows_(examples, trace::Part::last));
+    examples_ = examples;
+    if (all_.constants.size() != larger_.part_constants) return false;
     counts_.constants = larger_.part_constants;
-    for (const trace::Id id : larger_.counts) counts_.counts.push_back({id, all.constants[id]});
+    for (const trace::Id id : larger_.counts) counts_.counts.push_back({id, all_.constants[id]});
     return true;
   }
   trace::Trace last_part(std::int64_t rows) const {
     trace::Trace part = trace::simplified(trace_rows_(rows, trace::Part::last));
+    if (const std::string why = depends_on_rows(part, rows, all_, examples_, counts_); !why.empty())
+      throw Error(why);
     if (!with_counts(part, counts_))
       throw Error("the number of constants depends on how many rows there are");
     return stored(trace::folded(part));
@@ -171,6 +173,8 @@ class Smaller {
   const CompileOptions& options_;
   const Machine& machine_;
   Levers levers_;
+  trace::Trace all_;  // the whole batch, as a last part
+  std::int64_t examples_ = 0;
   SplitAnswer counts_;
 };
 
