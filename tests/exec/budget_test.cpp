@@ -10,6 +10,7 @@
 #include "ebb/exec/executor.hpp"
 #include "ebb/nn/convnets.hpp"
 #include "ebb/nn/params.hpp"
+#include "ebb/ops/binary.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
@@ -22,6 +23,8 @@ namespace {
 using test::error_of;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+Loss square_loss(const Tensor& y) { return mse(y, y * 0.5f); }
 
 std::uint64_t arenas_held() {
   std::uint64_t bytes = 0;
@@ -242,6 +245,143 @@ TEST(OneBudget, WhereThereIsNoRoomForTwoTheyWait) {
   beside.join();
   EXPECT_EQ(one.adam.steps(), 100);
   EXPECT_EQ(other.adam.steps(), 100);
+}
+
+// Others are compiled, meet new shapes and go while steps run on another thread; under a budget so that
+// all are planned anew each time.
+TEST(OneBudget, PlanningWaitsForStepsAndStepsForPlanning) {
+  const nn::Evaluation quiet;  // no dropout: draws go on with the steps of all threads
+  const auto train = [](Program& p, Step<Loss>& step, int steps) {
+    const Batch whole = p.data.rows(0, 32).all();
+    for (int i = 0; i < steps; ++i) step(whole);
+    return p.adam.params()[0].value().to_vector<float>();
+  };
+  std::vector<float> alone;
+  {
+    random::seed(3);
+    Program p;
+    auto step = p.train({.allow = Allow::same_bits});
+    alone = train(p, step, 150);
+  }
+  random::seed(3);
+  Program one, other;
+  std::uint64_t least = 0;
+  {
+    auto a = one.train({}), b = other.train({}), c = other.test({});
+    least = smallest_budget();
+  }
+  const Budget budget(ByteSize{least + kMiB / 2});
+  auto step = one.train({.allow = Allow::same_bits});
+  std::vector<float> beside;
+  std::jthread runs([&] { beside = train(one, step, 150); });
+  for (int i = 0; i < 4; ++i) {
+    auto test = other.test({});
+    const Batch batch = other.data.rows(0, 32).all();
+    for (const std::int64_t rows : {32, 9, 17}) {
+      std::vector<Tensor> some;
+      for (const Tensor& t : batch.values()) some.push_back(t.rows(0, rows));
+      test(Batch(batch.shared_names(), some));
+    }
+    auto second = other.train({});
+    second(batch);
+  }
+  runs.join();
+  EXPECT_EQ(beside, alone);
+}
+
+TEST(OneBudget, APlanThatIsLookedAtStays) {
+  Program p;
+  std::uint64_t least = 0;
+  {
+    auto train = p.train({});
+    auto test = p.test({});
+    least = smallest_budget();
+  }
+  const Budget budget(ByteSize{least});
+  auto train = p.train({});
+  const plan::Plan& plan = train.plan();
+  const std::string before = to_string(plan);
+  auto test = p.test({});  // for which the other makes room
+  EXPECT_EQ(to_string(plan), before);
+  EXPECT_FALSE(train.plan().programs.empty());
+}
+
+// What a second function's refusal names is for both, is accepted, and a byte less is not.
+TEST(OneBudget, ARefusalNamesTheSmallestForAll) {
+  for (const bool test_first : {false, true}) {
+    Program p;
+    std::uint64_t least = 0, first = 0;
+    {
+      std::optional<Step<Loss>> a, b;
+      a = test_first ? p.test({}) : p.train({});
+      first = smallest_budget();
+      b = test_first ? p.train({}) : p.test({});
+      least = smallest_budget();
+    }
+    const auto both = [&](std::uint64_t bytes) -> std::uint64_t {
+      try {
+        const CompileOptions options{.memory = ByteSize{bytes}};
+        auto a = test_first ? p.test(options) : p.train(options);
+        auto b = test_first ? p.train(options) : p.test(options);
+        return 0;
+      } catch (const BudgetTooSmall& e) {
+        return e.minimum;
+      }
+    };
+    EXPECT_EQ(both(least), 0u);
+    EXPECT_EQ(both(least - 1), least);
+    EXPECT_LT(first, least);
+    EXPECT_EQ(both(first), least);
+  }
+}
+
+// A shape that is neither smaller nor larger than another, and back again.
+TEST(OneBudget, ShapesInTurnOfOneFunction) {
+  nn::Dense dense(nn::Init(1), 64, 256);
+  optim::Adam adam(params(dense));
+  const auto spec = [](std::int64_t rows, std::int64_t length) {
+    return Spec{{rows, length, 64}, DType::f32};
+  };
+  const auto fn = [&](const Batch& b) { return adam.minimize(square_loss(dense(b["x"]))); };
+  const auto batch = [&](std::int64_t rows, std::int64_t length) {
+    return Batch{{"x", Tensor::zeros(spec(rows, length).shape)}};
+  };
+  std::uint64_t least = 0;
+  for (const auto& [rows, length] : {std::pair{64, 8}, {8, 64}, {16, 16}}) {
+    auto step = compile(BatchSpec{{"x", spec(rows, length)}}, {}, fn);
+    least = std::max(least, step.plan().minimum);
+  }
+  for (const std::uint64_t more : {std::uint64_t{0}, 64 * kMiB / 1024, kMiB, 3 * kMiB}) {
+    auto step = compile(BatchSpec{{"x", spec(64, 8)}}, {.memory = ByteSize{least + kMiB / 2 + more}}, fn);
+    for (int i = 0; i < 3; ++i)
+      for (const auto& [rows, length] : {std::pair{64, 8}, {8, 64}, {16, 16}, {64, 8}, {3, 64}})
+        EXPECT_NO_THROW(step(batch(rows, length))) << rows << " x " << length << ", " << more;
+  }
+}
+
+// What the program holds beside tensors is in the way while it is there, and the refusal says so.
+TEST(OneBudget, AVectorThatIsGoneIsNoLongerInTheWay) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "what a sanitizer holds beside the program is not measured";
+#endif
+  nn::Dense dense(nn::Init(1), 64, 256);
+  optim::Adam adam(params(dense));
+  const auto fn = [&](const Batch& b) { return adam.minimize(square_loss(dense(b["x"]))); };
+  const BatchSpec small{{"x", {{8, 64}, DType::f32}}}, large{{"x", {{64, 64}, DType::f32}}};
+  const std::uint64_t least = [&] { return compile(large, {}, fn).plan().minimum; }();
+  auto step = compile(small, {.memory = ByteSize{least + 4 * kMiB}}, fn);
+  const Batch first{{"x", Tensor::zeros({8, 64})}};
+  step(first);
+  const Batch batch{{"x", Tensor::zeros({64, 64})}};
+  {
+    const std::vector<char> mine(20 << 20, 1);
+    const std::string error = error_of([&] { step(batch); });
+    EXPECT_NE(error.find("too small"), std::string::npos) << error;
+    EXPECT_NE(error.find("beside Ebb's tensors"), std::string::npos) << error;
+    EXPECT_EQ(mine[7], 1);
+  }
+  EXPECT_NO_THROW(step(batch));
+  EXPECT_NO_THROW(step(first));
 }
 
 TEST(OneBudget, SmallerBatchesTakeWhatWasPromised) {

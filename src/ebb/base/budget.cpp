@@ -89,7 +89,8 @@ std::uint64_t code_to_count() {
 struct State {
   std::recursive_mutex lock;
   std::vector<std::uint64_t> budgets;
-  std::uint64_t reserve = 0;  // without plans
+  std::uint64_t reserve = 0;  // as first measured, without plans
+  std::uint64_t more = 0;     // found since then
   std::uint64_t own_code = 0;  // with what Ebb's comes to, but for the ops'
   std::uint64_t plans = 0, code = 0;
 
@@ -107,7 +108,12 @@ struct State {
                  (files > kFilesAtFirst ? up(files - kFilesAtFirst, kStep) : 0);
       reserve = kSanitized ? 16 * kMiB : own_code + heap_to_count() + kWork;
     }
-    return reserve + plans + code;
+    return reserve + more + plans + code;
+  }
+  // What is held beside the seam, whatever was set aside.
+  std::uint64_t held_now() {
+    const std::uint64_t resident = heap() > kHoles ? heap() - kHoles : 0;
+    return own_code + code + std::max(heap_in_use(), resident);
   }
   // The seam may give out what the budget leaves beside the runtime.
   void apply() {
@@ -199,11 +205,9 @@ bool settle() {
   malloc_trim(0);
   if (kSanitized) return false;
   if (s.budget()) memory::trim();
-  const std::uint64_t before = s.all(), code = s.own_code + s.code;
-  const std::uint64_t resident = heap() > kHoles ? heap() - kHoles : 0;
-  const std::uint64_t now = code + std::max(heap_in_use(), resident);
+  const std::uint64_t before = s.all(), now = s.held_now();
   if (now <= before) return false;
-  s.reserve += up(now - before, kStep);
+  s.more += up(now - before, kStep);
   s.apply();
   return true;
 }
@@ -214,9 +218,28 @@ void measure_anew() {
   if (kSanitized || s.reserve == 0) return;
   malloc_trim(0);
   const std::uint64_t now = s.own_code + heap_to_count() + kWork;
-  if (now + kStep >= s.reserve) return;  // the same, but for a little
+  if (now + kStep >= s.reserve + s.more) return;  // the same, but for a little
   s.reserve = now;
+  s.more = 0;
   s.apply();
+}
+
+void measure_less() {
+  State& s = state();
+  const std::lock_guard lock(s.lock);
+  if (kSanitized || s.more == 0) return;
+  malloc_trim(0);
+  const std::uint64_t now = s.held_now(), first = s.all() - s.more;
+  const std::uint64_t more = now > first ? up(now - first, kStep) : 0;
+  if (more + kStep >= s.more) return;  // the same, but for a little
+  s.more = more;
+  s.apply();
+}
+
+std::uint64_t beside_ebb() {
+  State& s = state();
+  const std::lock_guard lock(s.lock);
+  return s.more;
 }
 
 void drop_code() {

@@ -62,6 +62,10 @@ bool settle();
 
 // Where nothing is promised to anybody: what the heap has given back is no longer set aside.
 void measure_anew();
+// Nor what settle() has found beside the program at its start, and is gone: vectors of the user's.
+void measure_less();
+// What the reserve has grown by since it was first measured.
+std::uint64_t beside_ebb();
 
 // Under a budget, code that has done its work leaves memory; what is wanted again comes from the file.
 void drop_code();

@@ -228,7 +228,7 @@ class Compiled::State final : public Function {
   std::vector<Need> needs() const override {
     std::vector<Need> all;
     for (const Entry& e : entries)
-      if (!e.derived) all.push_back(e.need);
+      if (!e.within) all.push_back(e.need);
     return all;
   }
   Need least() const override {
@@ -256,40 +256,76 @@ class Compiled::State final : public Function {
     add_with_last(first, small);
   }
 
-  Executor& find(const std::vector<Spec>& inputs) {
+  // The plan for these inputs, where there is one; null where it has to be made.
+  Executor* known(std::span<const Tensor> inputs) {
+    const int threads = pool::threads();
+    const auto is_for = [&](const Entry& e) {
+      return e.threads == threads &&
+             std::equal(inputs.begin(), inputs.end(), e.inputs.begin(), e.inputs.end(),
+                        [](const Tensor& t, const Spec& s) { return t.spec() == s; });
+    };
     for (auto e = entries.begin(); e != entries.end(); ++e)
-      if (e->inputs == inputs && e->threads == pool::threads()) {
+      if (is_for(*e)) {
         if (e != entries.begin()) entries.splice(entries.begin(), entries, e);
-        return *entries.front().executor;
+        return e->executor.get();
       }
-    const auto hold = Functions::all().lock();
+    return nullptr;
+  }
+
+  // A plan for inputs that none is known for.
+  void make_for(const std::vector<Spec>& inputs) {
+    const Planning planning;
     if (entries.empty() && inputs != first && no_larger(inputs, first)) make(first);
     for (Entry& e : entries)
-      if (!e.derived && e.threads == pool::threads() && no_larger(inputs, e.inputs)) {
-        if (derive(e, inputs) || plan_beside(e, inputs)) return *entries.front().executor;
+      if (!e.within && e.threads == pool::threads() && no_larger(inputs, e.inputs)) {
+        if (derive(e, inputs) || plan_beside(e, inputs)) return;
         break;
       }
     make(inputs);
-    return *entries.front().executor;
   }
 
-  // Where plans for other shapes leave too little of the budget, they go.
+  // As it was compiled for, but for the sizes of axes.
+  std::vector<Spec> specs_of(std::span<const Tensor> inputs) const {
+    if (inputs.size() != first.size())
+      throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
+                              first.size()));
+    std::vector<Spec> specs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Spec& spec = inputs[i].spec();
+      if (spec.dtype != first[i].dtype || spec.rank() != first[i].rank())
+        throw Error(fmt::format("compiled step: input {} is {}, it was compiled for {}",
+                                names ? (*names)[i] : std::to_string(i), to_string(spec),
+                                to_string(first[i])));
+      specs.push_back(spec);
+    }
+    return specs;
+  }
+
   void make(const std::vector<Spec>& inputs) {
     Functions& all = Functions::all();
-    const auto hold = all.lock();
+    const Planning planning;
     keep_plans(1);
     const auto planned = [&] { all.make(*this, [&](bool small) { add_with_last(inputs, small); }); };
-    const auto again = [&] {
-      if (entries.empty()) throw;
-      entries.clear();
-      planned();
-    };
     try {
       planned();
-    } catch (const BudgetTooSmall&) {
-      again();
-    } catch (const NoRoomOnDisk&) {  // their files take some of it
-      again();
+    } catch (const NoRoomOnDisk&) {  // files of plans for other shapes take some of it
+      if (entries.empty()) throw;
+      forget_plans();
+      planned();
+    }
+  }
+
+  // Of the shape seen last. It stays until it is asked for again, also where it is planned anew.
+  const plan::Plan& plan_seen_last() {
+    for (;;) {
+      {
+        const Running looks;
+        if (!entries.empty()) {
+          shown = entries.front().executor->shared_plan();
+          return *shown;
+        }
+      }
+      make(first);  // others had to be planned anew
     }
   }
 
@@ -313,7 +349,7 @@ class Compiled::State final : public Function {
     std::unique_ptr<Executor> executor;
     int threads;  // it was planned for: kernels take as much scratch as there are threads
     Need need;
-    bool derived = false;  // from another, in whose promise it runs
+    const Executor* within = nullptr;  // the plan for a larger shape in whose promise it runs
   };
 
   std::shared_ptr<const Names> names;
@@ -324,6 +360,7 @@ class Compiled::State final : public Function {
   plan::Machine machine;
   std::string source;
   std::list<Entry> entries;  // used last first
+  std::shared_ptr<const plan::Plan> shown;
   std::vector<Tensor> results;
   bool torn = false;  // a plan that is gone has left a mixture
 
@@ -331,9 +368,10 @@ class Compiled::State final : public Function {
   // The heap that plans take, this many of them more than there are.
   void keep_plans(std::size_t more) {
     std::size_t kept = more;
-    for (const Entry& e : entries) kept += !e.derived;
-    // And one that is made from them.
-    plans.set((kept + 1) * (kPlan + calls * kPlanOfACall));
+    for (const Entry& e : entries) kept += !e.within;
+    // And one that is made from them, and one that the program looks at.
+    const bool looks = shown && shown.use_count() == 1;
+    plans.set((kept + 1 + looks) * (kPlan + calls * kPlanOfACall));
   }
 
   bool derive(const Entry& from, const std::vector<Spec>& inputs) {
@@ -342,12 +380,12 @@ class Compiled::State final : public Function {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     // Under a budget no more of them than there is heap set aside for.
     if (Budget::now())
-      entries.remove_if([&](const Entry& e) { return e.derived; });
+      entries.remove_if([&](const Entry& e) { return e.within; });
     std::optional<plan::Plan> plan = plan::smaller(
         from.executor->plan(), traces_of(fn, inputs, examples), examples, options, machine);
     if (!plan) return false;
     entries.push_front({inputs, std::make_unique<Executor>(std::move(*plan), *from.executor),
-                        from.threads, from.need, true});
+                        from.threads, from.need, from.executor.get()});
     shed();
     runtime::drop_code();
     return true;
@@ -357,10 +395,9 @@ class Compiled::State final : public Function {
   // promised to the larger one. False where there is none.
   bool plan_beside(const Entry& larger, const std::vector<Spec>& inputs) {
     const memory::Planning planning;
-    const Need promised = larger.need;
     if (Budget::now()) Functions::all().arenas().clear_idle();
     try {
-      add(inputs, false, &promised);
+      add(inputs, false, &larger);
     } catch (const BudgetTooSmall&) {
       return false;
     }
@@ -376,9 +413,16 @@ class Compiled::State final : public Function {
     return bytes;
   }
 
+  // A plan that goes takes those with it that run in its promise.
   void shed() {
-    while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans)))
-      entries.pop_back();
+    while (entries.size() > static_cast<std::size_t>(std::max(1, options.plans))) {
+      auto oldest = std::prev(entries.end());
+      if (oldest->executor.get() == entries.front().within) --oldest;  // the newest runs in that
+      if (oldest == entries.begin()) return;
+      const Executor* const gone = oldest->executor.get();
+      entries.remove_if([&](const Entry& e) { return e.within == gone; });
+      entries.erase(oldest);
+    }
   }
 
   // Where it is for the first shape, also one for the last batch of an epoch, if that is smaller.
@@ -397,7 +441,7 @@ class Compiled::State final : public Function {
 
   // A plan for these inputs within what all others leave, or the smallest there is; or within what was
   // promised to another one.
-  void add(const std::vector<Spec>& inputs, bool small, const Need* promised = nullptr) {
+  void add(const std::vector<Spec>& inputs, bool small, const Entry* larger = nullptr) {
     Functions& all = Functions::all();
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     const plan::TraceRows traces = traces_of(fn, inputs, examples);
@@ -424,13 +468,15 @@ class Compiled::State final : public Function {
                                                 : nullptr;
       if (small && o.memory.bytes && least && least->bytes)
         o.memory.bytes = std::min(o.memory.bytes, common + least->bytes);
-      if (promised && o.memory.bytes) {
-        o.memory.bytes = std::min(o.memory.bytes, common + promised->bytes - promised->held);
+      if (larger && o.memory.bytes) {
+        const Need& promised = larger->need;
+        o.memory.bytes = std::min(o.memory.bytes, common + promised.bytes - promised.held);
         o.spill = false;
       }
       try {
         plan = plan::make_plan(traces, examples, o, around, machine);
-      } catch (const BudgetTooSmall& e) {
+      } catch (const plan::Refused& e) {
+        note_least(inputs, larger, e.smallest, common, charge_of(e.result_specs));
         if (refusal.empty()) throw;
         throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
                                        refusal, plan::enough(e.minimum), e.minimum));
@@ -463,20 +509,15 @@ class Compiled::State final : public Function {
     const std::uint64_t held = constants + charge_of(plan.result_specs);
     Need need{plan.way.budget - common, held + (spills ? spill_memory : 0), plan.arena,
               plan::spilled_variables(plan.programs)};
-    Need least{plan.minimum - common, held + (plan.minimum_uses_file ? spill_memory : 0), 0,
-               plan.minimum_spills};
-    least.held = std::min(least.held, least.bytes);
-    if (inputs == first) {
-      smallest = std::move(least);
-    } else if (!promised && last_rows > 0 && inputs == with_rows(first, last_rows)) {
-      smallest_last = std::move(least);
-    }
+    note_least(inputs, larger, {plan.minimum, plan.minimum_spills, plan.minimum_uses_file}, common,
+               held);
     need.held = std::min(need.held, need.bytes);
     const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
     plan.forecast.process += runs_with - plan.forecast.runtime;
     plan.forecast.runtime = runs_with;
     plan.source = source;
-    entries.push_front({inputs, nullptr, pool::threads(), std::move(need), promised != nullptr});
+    entries.push_front({inputs, nullptr, pool::threads(), std::move(need),
+                       larger ? larger->executor.get() : nullptr});
     try {
       entries.front().executor =
           std::make_unique<Executor>(std::move(plan), options, all.arenas());
@@ -485,6 +526,18 @@ class Compiled::State final : public Function {
       throw;
     }
     shed();
+  }
+
+  // The smallest plan for these inputs, be it taken or not.
+  void note_least(const std::vector<Spec>& inputs, const Entry* larger, const plan::Smallest& plan,
+                  std::uint64_t common, std::uint64_t held) {
+    Need least{plan.budget - common, held + (plan.uses_file ? spill_memory : 0), 0, plan.spills};
+    least.held = std::min(least.held, least.bytes);
+    if (inputs == first) {
+      smallest = std::move(least);
+    } else if (!larger && last_rows > 0 && inputs == with_rows(first, last_rows)) {
+      smallest_last = std::move(least);
+    }
   }
 
   Budget budget;
@@ -499,7 +552,7 @@ class Compiled::State final : public Function {
 std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptions options,
                                           trace::Function fn, std::uint64_t dealing) {
   Functions& all = Functions::all();
-  const auto hold = all.lock();
+  const Planning planning;
   options.memory = {};
   State state(nullptr, std::move(inputs), std::move(options), std::move(fn), dealing);
   try {
@@ -518,7 +571,7 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                    CompileOptions options, trace::Function fn, std::uint64_t dealing,
                    std::int64_t last_rows) {
   Functions& all = Functions::all();
-  const auto hold = all.lock();
+  const Planning planning;
   state_ = std::make_unique<State>(std::move(names), std::move(inputs), std::move(options),
                                    std::move(fn), dealing);
   try {
@@ -547,30 +600,21 @@ Compiled& Compiled::operator=(Compiled&& other) noexcept {
   return *this;
 }
 
-exec::Executor& Compiled::executor_for(std::span<const Tensor> inputs) {
+// f(executor), with the plan for these inputs, made where there is none yet.
+template <class F>
+void Compiled::with_plan(std::span<const Tensor> inputs, F&& f) {
   State& s = *state_;
   for (const Tensor& t : inputs) t.check_known();
-  if (s.torn) throw Error(kTorn);
-  for (const State::Entry& e : s.entries)  // which says so: no other shape goes on from a mixture
-    if (e.executor->torn()) return *e.executor;
-  const auto& known = s.entries.empty() ? s.first : s.entries.front().inputs;
-  bool same = inputs.size() == known.size();
-  if (!same)
-    throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
-                            known.size()));
-  for (std::size_t i = 0; same && i < inputs.size(); ++i) same = inputs[i].spec() == known[i];
-  if (same && !s.entries.empty() && s.entries.front().threads == pool::threads())
-    return *s.entries.front().executor;
-  std::vector<Spec> specs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Spec& spec = inputs[i].spec();
-    if (spec.dtype != known[i].dtype || spec.rank() != known[i].rank())
-      throw Error(fmt::format("compiled step: input {} is {}, it was compiled for {}",
-                              s.names ? (*s.names)[i] : std::to_string(i), to_string(spec),
-                              to_string(known[i])));
-    specs.push_back(spec);
+  for (;;) {
+    {
+      const Running runs;
+      if (s.torn) throw Error(kTorn);
+      for (const State::Entry& e : s.entries)  // no other shape goes on from a mixture
+        if (e.executor->torn()) throw Error(kTorn);
+      if (Executor* const executor = s.known(inputs)) return f(*executor);
+    }
+    s.make_for(s.specs_of(inputs));
   }
-  return s.find(specs);
 }
 
 const std::vector<Tensor>& Compiled::run(const Batch& batch) {
@@ -582,16 +626,17 @@ const std::vector<Tensor>& Compiled::run(const Batch& batch) {
 }
 
 const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {
-  executor_for(inputs).run(inputs, state_->results);
+  with_plan(inputs, [&](Executor& e) { e.run(inputs, state_->results); });
   return state_->results;
 }
 
 void Compiled::run_into(std::span<const Tensor> inputs, std::span<std::byte* const> results) {
-  executor_for(inputs).run(inputs, results);
+  with_plan(inputs, [&](Executor& e) { e.run(inputs, results); });
 }
 
-const plan::Plan& Compiled::plan() const { return executor().plan(); }
+const plan::Plan& Compiled::plan() const { return state_->plan_seen_last(); }
 const Executor& Compiled::executor() const {
+  const Planning planning;
   if (state_->entries.empty()) state_->make(state_->first);  // others had to be planned anew
   return *state_->entries.front().executor;
 }
@@ -606,6 +651,9 @@ std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs) {
   return tape->gradient(y, xs);
 }
 
-std::uint64_t smallest_budget() { return exec::Functions::all().minimum(); }
+std::uint64_t smallest_budget() {
+  const exec::Planning planning;
+  return exec::Functions::all().minimum();
+}
 
 }  // namespace ebb

@@ -12,8 +12,9 @@
 // evaluation said when it was compiled, so compile one step for each. Random draws go on with the
 // optimizer's steps: without one, every call draws the same until random::next_step().
 //
-// Steps may run on several threads at once, each function on one of them. Under a budget compile them
-// before the threads begin: a compile, or a larger shape, may plan the others anew.
+// Steps may run on several threads at once, each function on one of them. A compile, or a shape that is
+// met for the first time, waits for the steps that run, and those that come wait for it: it may plan the
+// others anew.
 #pragma once
 
 #include <functional>
@@ -50,15 +51,17 @@ class Compiled {
   const std::vector<Tensor>& run(const Batch& batch);  // by name
   // Results go to these places, as large as they are.
   void run_into(std::span<const Tensor> inputs, std::span<std::byte* const> results);
-  const plan::Plan& plan()
-      const;  // of the shape seen last; before that, of the one it was made for
-  const Executor& executor() const;
+  // Of the shape seen last; before that, of the one it was made for. It stays as it is until the next
+  // call, also where another function's coming has this one planned anew.
+  const plan::Plan& plan() const;
+  const Executor& executor() const;  // until something is planned
   static std::vector<plan::Way> frontier(std::vector<Spec> inputs, CompileOptions options,
                                          trace::Function fn, std::uint64_t dealing = 0);
 
  private:
   class State;
-  Executor& executor_for(std::span<const Tensor> inputs);
+  template <class F>
+  void with_plan(std::span<const Tensor> inputs, F&& f);
   std::unique_ptr<State> state_;
 };
 

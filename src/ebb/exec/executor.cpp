@@ -97,13 +97,14 @@ struct Executor::Pass {
 };
 
 Executor::Executor(Plan plan, const CompileOptions& options, Arenas& arenas)
-    : plan_(std::move(plan)), arenas_(arenas) {
+    : shared_plan_(std::make_shared<Plan>(std::move(plan))), plan_(*shared_plan_), arenas_(arenas) {
   open_store(options);
   find_variables();
 }
 
 Executor::Executor(Plan plan, const Executor& larger)
-    : plan_(std::move(plan)),
+    : shared_plan_(std::make_shared<Plan>(std::move(plan))),
+      plan_(*shared_plan_),
       arenas_(larger.arenas_),
       arena_(larger.arena_),
       file_(larger.file_),

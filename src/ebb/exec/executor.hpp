@@ -57,6 +57,7 @@ class Executor {
   void run(std::span<const Tensor> inputs, Places results);
 
   const plan::Plan& plan() const { return plan_; }
+  std::shared_ptr<const plan::Plan> shared_plan() const { return shared_plan_; }
   void set_minimum(std::uint64_t bytes) { plan_.minimum = bytes; }  // of all functions together
   void set_most_arena(std::uint64_t bytes) { most_arena_ = bytes; }  // in memory while this runs
   bool torn() const { return torn_; }
@@ -83,7 +84,8 @@ class Executor {
   void note_step();
   void open_store(const CompileOptions& options);
 
-  plan::Plan plan_;
+  std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer
+  plan::Plan& plan_;                         // the same
   Arenas& arenas_;
   const Arena* arena_ = nullptr;  // the one it ran in last
   std::byte* base_ = nullptr;     // the arena's bytes that the passes' pointers were made for

@@ -19,11 +19,58 @@ bool contains(const std::vector<Variable>& list, const Variable& v) {
   return std::find(list.begin(), list.end(), v) != list.end();
 }
 
+// One that has no plan at the moment can do with its smallest.
 std::vector<Need> needs_of(const Function& f, bool least) {
-  return least ? std::vector<Need>{f.least()} : f.needs();
+  std::vector<Need> needs;
+  if (!least) needs = f.needs();
+  if (needs.empty()) needs.push_back(f.least());
+  return needs;
+}
+
+thread_local int planning_here = 0;  // depth, on this thread
+
+// What the program holds beside Ebb, if that is much, belongs to the first line of a refusal.
+BudgetTooSmall refusal(std::string line, std::uint64_t least) {
+  if (const std::uint64_t beside = runtime::beside_ebb())
+    line.insert(std::min(line.find('\n'), line.size()),
+                fmt::format(" ({} of it for what the program holds beside Ebb's tensors now)",
+                            to_string(ByteSize{beside})));
+  return {line, least};
 }
 
 }  // namespace
+
+Planning::Planning() {
+  Functions& all = Functions::all();
+  all.lock_.lock();
+  if (planning_here++ > 0) return;
+  all.planning_ = true;
+  for (int running; (running = all.running_) > 0;) all.running_.wait(running);
+}
+
+Planning::~Planning() {
+  Functions& all = Functions::all();
+  if (--planning_here == 0) {
+    all.planning_ = false;
+    all.planning_.notify_all();
+  }
+  all.lock_.unlock();
+}
+
+Running::Running() : counted_(planning_here == 0) {
+  if (!counted_) return;
+  Functions& all = Functions::all();
+  while (++all.running_, all.planning_) {
+    if (--all.running_ == 0) all.running_.notify_all();
+    all.planning_.wait(true);
+  }
+}
+
+Running::~Running() {
+  if (!counted_) return;
+  Functions& all = Functions::all();
+  if (--all.running_ == 0 && all.planning_) all.running_.notify_all();
+}
 
 Functions& Functions::all() {
   static Functions* const functions = new Functions;  // outlives every compiled function
@@ -45,7 +92,7 @@ void Functions::add(Function& function) {
 }
 
 void Functions::remove(Function& function) noexcept {
-  const std::lock_guard hold(lock_);
+  const Planning plans;
   std::erase(functions_, &function);
   for (Variable& v : function.variables)  // are the program's own again
     if (std::none_of(functions_.begin(), functions_.end(),
@@ -86,8 +133,7 @@ std::uint64_t Functions::beside(const Function& function, bool least) const {
           std::all_of(functions_.begin(), functions_.end(), [&](const Function* other) {
             if (!contains(other->variables, v)) return true;
             const std::vector<Need> theirs = needs_of(*other, least);
-            return !theirs.empty() &&
-                   std::all_of(theirs.begin(), theirs.end(),
+            return std::all_of(theirs.begin(), theirs.end(),
                                [&](const Need& n) { return contains(n.spilled, v); });
           });
       if (!away) bytes += v.charge();
@@ -116,7 +162,6 @@ bool Functions::fit() const {
 }
 
 std::uint64_t Functions::minimum() const {
-  const std::lock_guard hold(lock_);
   return shared() + need_of_all(true);
 }
 
@@ -165,7 +210,10 @@ bool Functions::replan_others(const Function& function, bool smallest) {
 void Functions::make(Function& function, const std::function<void(bool)>& plan) {
   const memory::Planning plans;
   const std::uint64_t budget = Budget::now();
-  if (budget) arenas_.clear_idle();  // planning takes memory, too
+  if (budget) {
+    arenas_.clear_idle();  // planning takes memory, too
+    runtime::measure_less();
+  }
   const auto made = [&] {
     promise_needs();
     for (Function* f : functions_) f->room_has_changed();
@@ -188,22 +236,29 @@ void Functions::make(Function& function, const std::function<void(bool)>& plan) 
     }
   };
   const bool alone = functions_.size() == 1 && functions_[0] == &function;
-  if (planned(false) && (alone || (replan_others(function, false) && fit()))) return made();
-  if (!alone) {
-    // All others as small as they can be; then this one, too.
-    for (const bool smallest : {false, true}) {
-      for (Function* f : functions_) f->forget_plans();
-      if (replan_others(function, true) && planned(smallest) && fit()) return made();
-    }
+  const bool has_others = !alone || !function.needs().empty();  // plans, for other shapes
+  const auto forget_all = [&] {
     for (Function* f : functions_) f->forget_plans();
+  };
+  if (planned(false) && replan_others(function, false) && fit()) return made();
+  // All others as small as they can be, and no plans for other shapes; then this one as small, too.
+  for (const bool smallest : {false, true}) {
+    if (!has_others || (alone && smallest)) break;
+    forget_all();
+    if (replan_others(function, true) && planned(smallest) && fit()) return made();
   }
+  forget_all();
   promise_needs();
   const std::uint64_t least = minimum();
-  if (alone || (wanted >= least && !why.empty())) throw BudgetTooSmall(why, wanted);
-  throw BudgetTooSmall(
-      fmt::format("the budget of {} ({} bytes) is too small for {} compiled functions together: the "
-                  "smallest that does is {} ({} bytes)",
-                  to_string(ByteSize{budget}), budget, functions_.size(), plan::enough(least), least),
+  // What it says of its own names the smallest budget too, where others were as small as they can be.
+  if (!why.empty() && (alone || wanted == least)) throw refusal(why, wanted);
+  throw refusal(
+      fmt::format("the budget of {} ({} bytes) is too small for {}: the smallest that does is {} ({} "
+                  "bytes)",
+                  to_string(ByteSize{budget}), budget,
+                  alone ? "all shapes of the compiled function"
+                        : fmt::format("{} compiled functions together", functions_.size()),
+                  plan::enough(least), least),
       least);
 }
 

@@ -4,6 +4,7 @@
 // each down to the least it can do with.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -42,17 +43,38 @@ class Function {
   std::uint64_t data = 0;           // bytes that dealing out its batches takes
 };
 
+// Whoever plans has the functions to himself: steps that run end first, and none begins until he is done.
+// So a plan is never made anew while it runs, and planning takes its memory while no arena is in use.
+class Planning {
+ public:
+  Planning();
+  ~Planning();
+  Planning(const Planning&) = delete;
+  Planning& operator=(const Planning&) = delete;
+};
+
+// Held while a step runs, or a plan is looked at; not while one is made, but by who makes it.
+class Running {
+ public:
+  Running();
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  bool counted_;
+};
+
 class Functions {
  public:
   static Functions& all();  // of the process
-  std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(lock_); }
 
   void add(Function& function);
   void remove(Function& function) noexcept;
 
   // `plan` gives the function a plan more, as fast as there is room for or the smallest, and is called
-  // again where others have made room for it. Throws BudgetTooSmall, and then nobody has a plan: all are
-  // made when they are wanted next.
+  // again where others, or its own for other shapes, have made room for it. Throws BudgetTooSmall, and
+  // then nobody has a plan: all are made when they are wanted next.
   void make(Function& function, const std::function<void(bool smallest)>& plan);
 
   // What stands around a plan of the function, and how much of that is shared or others'.
@@ -67,6 +89,8 @@ class Functions {
   const memory::Promise& promise() const { return steps_; }
 
  private:
+  friend class Planning;
+  friend class Running;
   Functions();
   std::uint64_t shared() const;  // by all: the runtime, data, what the program holds
   std::uint64_t need_of_all(bool least) const;
@@ -75,7 +99,9 @@ class Functions {
   void promise_needs();
   void declare();  // what all of them take together of data and code
 
-  mutable std::recursive_mutex lock_;
+  std::recursive_mutex lock_;  // of who plans
+  std::atomic<bool> planning_ = false;
+  std::atomic<int> running_ = 0;
   std::vector<Function*> functions_;
   memory::Promise steps_;
   Arenas arenas_;

@@ -187,6 +187,24 @@ struct Plan {
 };
 std::string to_string(const Plan& plan);
 
+// The smallest plan there is.
+struct Smallest {
+  std::uint64_t budget = 0;
+  std::vector<Variable> spills;  // variables that it keeps in the file
+  bool uses_file = false;        // for these, or for activations
+};
+
+// A refusal by make_plan, with what those need to know who plan several functions together.
+class Refused : public BudgetTooSmall {
+ public:
+  Refused(const std::string& line, const Plan& plan)
+      : BudgetTooSmall(line, plan.minimum),
+        smallest{plan.minimum, plan.minimum_spills, plan.minimum_uses_file},
+        result_specs(plan.result_specs) {}
+  Smallest smallest;
+  std::vector<Spec> result_specs;
+};
+
 // A plan without a budget, where more has to be set aside than it was made with.
 void add_to_reserve(Plan& plan, std::uint64_t bytes);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);

@@ -52,6 +52,8 @@ class Planner {
     Plan result;
     result.examples = passes_.examples();
     result.budget = budget;
+    for (const trace::Id id : passes_.whole().results)
+      result.result_specs.push_back(passes_.whole().values[id].spec);
     result.minimum = minimum_;
     result.minimum_spills = minimum_spills_;
     result.minimum_uses_file = candidates_[smallest_].levers.spilling != Spilling::none;
@@ -391,12 +393,12 @@ class Planner {
                           enough(std::max(w.budget, p.minimum)), w.seconds * 1e3, name(w.label),
                           w.text());
     menu += hint();
-    throw BudgetTooSmall(
+    throw Refused(
         fmt::format(
             "the budget of {} ({} bytes) is too small: the smallest that does is {} ({} bytes); "
             "ways to fit, each with its time and label:{}",
             to_string(ByteSize{p.budget}), p.budget, enough(p.minimum), p.minimum, menu),
-        p.minimum);
+        p);
   }
 
   // Parts of a batch are not believed to be a little faster than the whole with everything kept:
@@ -503,8 +505,6 @@ class Planner {
       for (std::size_t i = 0; i < p.result_carries.size(); ++i)
         if (p.result_carries[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
     }
-    for (const trace::Id id : passes_.whole().results)
-      p.result_specs.push_back(passes_.whole().values[id].spec);
     p.carry_bytes = c.carry;
     p.way = way_of(c, c.fixed + arena, c.sample(load));
     p.way.seconds -= c.seconds(load);  // tiles may have more scratch than the points told
