@@ -44,7 +44,7 @@ std::uint64_t arena_held() {
 void save(const std::vector<Variable>& weights, const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "wb");
   if (!file) throw Error("cannot write " + path);
-  std::array<std::byte, First::kChunk * sizeof(float)> piece;
+  std::array<std::byte, InitialValue::kChunk * sizeof(float)> piece;
   for (const Variable& v : weights)
     for (std::uint64_t at = 0; at < v.spec().bytes(); at += piece.size()) {
       const std::span part(piece.data(),
@@ -109,7 +109,7 @@ void run_compiled(const Cell& cell, Task& task, Outcome& out) {
   options.recompute = cell.recompute;
   options.split = cell.split;
   options.spill = cell.spill;
-  options.rows = cell.rows;
+  options.micro_batch = cell.rows;
   const double start = now();
   auto step = [&] {
     try {
@@ -122,15 +122,15 @@ void run_compiled(const Cell& cell, Task& task, Outcome& out) {
   out.plan_seconds = now() - start;
   const plan::Plan& plan = step.plan();
   out.minimum = plan.minimum;
-  out.budget = plan.way.budget;
+  out.budget = plan.chosen.budget;
   out.arena = plan.forecast.arena;
   out.carry = plan.carry_bytes;
   out.process = plan.forecast.process;
   out.forecast_seconds = plan.forecast.seconds;
-  out.rows = plan.way.rows;
+  out.rows = plan.chosen.micro_batch;
   out.parts = static_cast<std::int64_t>(plan.runs.size());
-  out.way = plan.way.text();
-  out.label = name(plan.way.label);
+  out.chosen = plan.chosen.text();
+  out.label = name(plan.chosen.label);
   if (cell.steps == 0) return;
   Batches batches(cell, task);
   train(cell, task, out, [&] { return step(batches.next()); });

@@ -104,7 +104,7 @@ Characters::Characters(const std::string& all)
 nn::Gpt Characters::model(DType dtype) const {
   nn::GptOptions o;
   o.vocabulary = text.vocabulary.size();
-  o.places = kWindow;
+  o.context = kWindow;
   o.layers = 2;
   o.width = 128;
   o.heads = 4;

@@ -137,7 +137,7 @@ nn::GptOptions gpt(nn::GptOptions o, std::int64_t width, std::int64_t heads) {
   o.width = width;
   o.heads = heads;
   if (o.kv_heads) o.kv_heads = heads / 2;
-  o.places = 128;
+  o.context = 128;
   return o;
 }
 
@@ -171,7 +171,7 @@ std::vector<Model> models() {
     o.layers = 3;
     o.width = 192;
     o.heads = 4;
-    o.places = 96;
+    o.context = 96;
     return Made(trained(nn::EncoderClassifier(kInit, o), classify),
                 Batch{{"x", ids({8, 96}, 2000)}, {"y", ids({8}, 2)}});
   });

@@ -119,7 +119,7 @@ class Frontier {
     side.least = planned(cell);
     Cell rows = cell;  // what parts hand on does not depend on their size
     rows.budget = 0;
-    rows.rows = 1;
+    rows.micro_batch = 1;
     const std::uint64_t carry = side.split ? planned(rows).carry : 0;
     const std::uint64_t fixed = all_.budget - all_.arena, full = activations(all_);
     const auto add = [&](double divisor) {
@@ -176,7 +176,7 @@ class Frontier {
       report_.say("%6s %10.1f %10.1f  %9.1f %+6.1f%%  %9.1f %+6.1f%%  %s\n", of.c_str(),
                   mib(activations(out)), mib(out.peak), out.forecast_seconds * 1e3,
                   planned_overhead(p) * 100, out.step_seconds * 1e3, overhead(p) * 100,
-                  out.way.c_str());
+                  out.chosen.c_str());
       const std::string name = text("%s, %s, %s", case_.model, side.name, of.c_str());
       report_.metric(name, "activation memory", static_cast<double>(activations(out)), "B");
       report_.compare(name, "time a step", out.step_seconds, "s", "everything kept",

@@ -29,12 +29,12 @@ struct Limit {  // with so much scratch at most, so many times the time of all l
 constexpr Limit kRoomy{64, 1.0}, kTight{8, 1.45};
 constexpr int kRoomyMiB = 56;  // above the smallest budget, which has 8 of scratch or less
 
-class Way {
+class FrontierPoint {
  public:
   // The smallest budget for this way alone, which nothing but less scratch makes fit.
   static constexpr CompileOptions kOnlyTiles{.recompute = false, .split = false, .spill = false};
 
-  Way(std::string name, bool tiles, const Variable& weight, const BatchSpec& spec,
+  FrontierPoint(std::string name, bool tiles, const Variable& weight, const BatchSpec& spec,
       const CompileOptions& options)
       : name(std::move(name)), step_(compile(spec, options, [=](const Batch& b) {
           const Tensor& x = b["x"];
@@ -74,13 +74,13 @@ void measure(std::int64_t classes, int rounds, Report& report) {
 
   // The budget is that of the process, so these come first.
   constexpr std::uint64_t kSlack = 1 << 20;
-  CompileOptions tight = Way::kOnlyTiles, roomy = Way::kOnlyTiles;
-  const std::uint64_t minimum = Way("", true, weight, spec, tight).minimum() + kSlack;
+  CompileOptions tight = FrontierPoint::kOnlyTiles, roomy = FrontierPoint::kOnlyTiles;
+  const std::uint64_t minimum = FrontierPoint("", true, weight, spec, tight).minimum() + kSlack;
   tight.memory = ByteSize{minimum};
   roomy.memory = ByteSize{minimum + (std::uint64_t{kRoomyMiB} << 20)};
-  std::vector<std::unique_ptr<Way>> ways;
+  std::vector<std::unique_ptr<FrontierPoint>> ways;
   const auto add = [&](const char* name, bool tiles, const CompileOptions& options) {
-    ways.push_back(std::make_unique<Way>(name, tiles, weight, spec, options));
+    ways.push_back(std::make_unique<FrontierPoint>(name, tiles, weight, spec, options));
   };
   add("tiles, smallest budget", true, tight);
   add("tiles, roomy budget", true, roomy);
@@ -93,7 +93,7 @@ void measure(std::int64_t classes, int rounds, Report& report) {
       way->run(batch);
     }
 
-  const Way &least = *ways[0], &within = *ways[1], &all = *ways[3];
+  const FrontierPoint &least = *ways[0], &within = *ways[1], &all = *ways[3];
   const std::string title = std::to_string(classes) + " classes";
   report.say("%s\n%-26s %11s %11s %10s %8s %6s %7s\n", title.c_str(), "", "scratch MiB",
              "arena MiB", "ms", "GF/s", "peak %", "time");
@@ -107,7 +107,7 @@ void measure(std::int64_t classes, int rounds, Report& report) {
     report.metric(name, "scratch", static_cast<double>(way->scratch()), "B");
     report.metric(name, "arena", static_cast<double>(way->arena()), "B");
   }
-  const auto judge = [&](const Way& way, const Limit& limit) {
+  const auto judge = [&](const FrontierPoint& way, const Limit& limit) {
     report.check(text("%s, %s: %.0f MiB, %.2f times the time", title.c_str(), way.name.c_str(),
                       limit.mib, limit.time),
                  mib(way.scratch()) <= limit.mib && way.best <= limit.time * all.best,

@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     const double ratio = ratios[ratios.size() / 2];
     report.say("%-10s %7lu %9.1f %9.1f %9.1f %9.1f %6.2f  %s\n", c.row, c.mib, mib(within.process),
                mib(within.peak), within.step_seconds * 1e3, without.step_seconds * 1e3, ratio,
-               within.way.c_str());
+               within.chosen.c_str());
     report.compare(name, "time a step", within.step_seconds, "s", "no budget", 1 / ratio);
     if (!within.unlimited.empty()) report.say("no limit by the kernel: %s\n", within.unlimited.c_str());
     report.check(name + ": stays below it", within.peak <= tight.budget,

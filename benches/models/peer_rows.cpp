@@ -100,7 +100,7 @@ void Task::peer(const Row& row) {
   } else if (kind == "gpt") {
     nn::GptOptions o;
     o.vocabulary = row.number("vocab");
-    o.places = row.number("positions");
+    o.context = row.number("positions");
     o.layers = static_cast<int>(row.number("layers"));
     o.width = row.number("width");
     o.heads = row.number("heads");

@@ -87,11 +87,11 @@ int main(int argc, char** argv) {
     Task task(m.name, m.batch);
     std::size_t calls = 0;
     const double one = seconds(rounds, [&] {
-      auto step = compile(task.spec(), {.split = false, .by_rows = false, .spill = false},
+      auto step = compile(task.spec(), {.split = false, .gradient_blocks = false, .spill = false},
                           task.step());
       calls = step.plan().programs[0].trace.calls.size();
     });
-    std::vector<plan::Way> ways;
+    std::vector<plan::FrontierPoint> ways;
     const double all = seconds(report.quick() ? 1 : 3, [&] {
       ways = compile(task.spec(), {}, task.step()).plan().frontier;
     });

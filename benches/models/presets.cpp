@@ -83,7 +83,7 @@ void write_all(const std::string& directory) {
 
   nn::GptOptions gpt;
   gpt.vocabulary = 13;
-  gpt.places = 16;
+  gpt.context = 16;
   gpt.layers = 2;
   gpt.width = 24;
   gpt.heads = 4;
@@ -99,7 +99,7 @@ void write_all(const std::string& directory) {
 
   nn::EncoderOptions encoder;
   encoder.vocabulary = 13;
-  encoder.places = 16;
+  encoder.context = 16;
   encoder.layers = 2;
   encoder.width = 24;
   encoder.heads = 4;

@@ -42,7 +42,7 @@ double difference(const std::string& a, const std::string& b) {
 std::string seen(const Outcome& out) {
   if (out.killed) return "killed";
   if (!out.ok()) return out.error.substr(0, 100);
-  return out.hash.substr(0, 16) + (out.way.empty() ? "" : "  " + out.way);
+  return out.hash.substr(0, 16) + (out.chosen.empty() ? "" : "  " + out.chosen);
 }
 
 }  // namespace

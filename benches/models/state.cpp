@@ -24,7 +24,7 @@ void line(const char* name, const Outcome& out, const Report& report) {
   }
   report.say("%-10s %9.1f %9.1f %9.1f %9.0f %9.0f  %s  %s\n", name, mib(out.process), mib(out.peak),
              mib(out.group_peak), out.forecast_seconds * 1e3, out.step_seconds * 1e3,
-             out.hash.substr(0, 12).c_str(), out.way.c_str());
+             out.hash.substr(0, 12).c_str(), out.chosen.c_str());
   report.metric(name, "peak of the process", static_cast<double>(out.peak), "B");
 }
 

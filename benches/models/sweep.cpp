@@ -61,7 +61,7 @@ double Sweep::seconds(std::size_t cell) const {
   double best = of.step_seconds;
   for (const Row& row : cells_) {
     const Outcome& o = row.outcome;
-    const bool same = o.ok() && o.way == of.way && o.arena == of.arena && o.rows == of.rows &&
+    const bool same = o.ok() && o.chosen == of.chosen && o.arena == of.arena && o.rows == of.rows &&
                       o.forecast_seconds == of.forecast_seconds;
     if (same) best = std::min(best, o.step_seconds);
   }
@@ -126,7 +126,7 @@ void Sweep::print(const Row& row, const Report& report) const {
   report.say("%-9s %9s %9.2f %9.2f %9.2f %s %9.2f %9.2f  %s\n", name().c_str(), budget.c_str(),
              mib(out.process), mib(out.peak), mib(out.arena),
              out.arena == out.measured_arena ? "=" : "≠", out.forecast_seconds * 1e3,
-             out.step_seconds * 1e3, out.way.c_str());
+             out.step_seconds * 1e3, out.chosen.c_str());
   const std::string of = name() + " in " + budget + " MiB";
   report.compare(of, "peak of the process", static_cast<double>(out.peak), "B", "forecast",
                  static_cast<double>(out.process) / static_cast<double>(out.peak));

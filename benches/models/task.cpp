@@ -105,7 +105,7 @@ Batch Task::batch() const {
 
 std::string hash(const std::vector<Variable>& weights) {
   Sha256 sha;
-  std::array<std::byte, First::kChunk * sizeof(float)> piece;
+  std::array<std::byte, InitialValue::kChunk * sizeof(float)> piece;
   for (const Variable& v : weights) {
     const std::uint64_t bytes = v.spec().bytes();
     for (std::uint64_t at = 0; at < bytes; at += piece.size()) {

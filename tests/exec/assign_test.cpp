@@ -126,7 +126,7 @@ TEST(Threads, MoreThanAStepWasPlannedFor) {
   EXPECT_EQ(one.item(), four.item());
 }
 
-TEST(Covered, ViewsThatNoCallMade) {
+TEST(Subsumed, ViewsThatNoCallMade) {
   const Tensor x = random::normal({6, 8}, 0, 1, 1, 2);
   Variable w = nn::Init(1).make("w", {5, 8}, nn::normal(0, 1));
   const Tensor labels = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 3, 4, 0}, {6});
@@ -194,7 +194,7 @@ TEST(Assigned, AveragesWhereStateIsSpilled) {
       d.weight.read(std::as_writable_bytes(std::span(part)), 0);
       result.insert(result.end(), part.begin(), part.end());
     }
-    EXPECT_EQ(step.plan().way.state_spilled, budget != 0);
+    EXPECT_EQ(step.plan().chosen.state_spilled, budget != 0);
     budget = step.plan().minimum + kMargin;
   }
   EXPECT_EQ(results[0], results[1]);

@@ -109,13 +109,13 @@ TEST(Compile, EveryBudgetGivesTheSameBits) {
   const plan::Plan unlimited = compiled(data, {}).plan;
   ASSERT_GT(unlimited.frontier.size(), 3u);
   std::uint64_t last = 0;
-  for (const plan::Way& way : unlimited.frontier) {
+  for (const plan::FrontierPoint& way : unlimited.frontier) {
     const std::uint64_t budget = std::max(way.budget, unlimited.minimum);
     if (budget == last) continue;
     last = budget;
     const Outcome o = compiled(data, {.memory = ByteSize{budget}});
-    EXPECT_EQ(o.bytes, expected) << budget << ": " << o.plan.way.text();
-    EXPECT_LE(o.plan.way.budget, budget);
+    EXPECT_EQ(o.bytes, expected) << budget << ": " << o.plan.chosen.text();
+    EXPECT_LE(o.plan.chosen.budget, budget);
   }
 }
 
@@ -124,8 +124,8 @@ TEST(Compile, TheForecastAddsUp) {
   const Data data(256);
   const Tensor mine = Tensor::zeros({1 << 18}, DType::f32);  // the program's, and no data
   const std::uint64_t minimum = compiled(data, {}).plan.minimum;
-  const CompileOptions ways[] = {{.spill = false, .rows = 256},
-                                 {.spill = false, .rows = 64},
+  const CompileOptions ways[] = {{.spill = false, .micro_batch = 256},
+                                 {.spill = false, .micro_batch = 64},
                                  {},
                                  {.memory = ByteSize{minimum + (256 << 10)}}};
   for (const CompileOptions& way : ways) {
@@ -207,12 +207,12 @@ TEST(Compile, OptionsWithoutMeaningAreRefused) {
     }
     return "";
   };
-  EXPECT_NE(error({.rows = -3}).find(".rows is -3"), std::string::npos);
+  EXPECT_NE(error({.micro_batch = -3}).find(".micro_batch is -3"), std::string::npos);
   EXPECT_NE(error({.plans = 0}).find(".plans is 0"), std::string::npos);
   EXPECT_NE(error({.spill_directory = "/no/such"}).find("\"/no/such\" is no directory"),
             std::string::npos);
   EXPECT_EQ(error({.spill = false, .spill_directory = "/no/such"}), "");
-  EXPECT_THROW(frontier({{"x", {{2, 3}, DType::f32}}}, {.rows = -3},
+  EXPECT_THROW(frontier({{"x", {{2, 3}, DType::f32}}}, {.micro_batch = -3},
                         [](const Batch& b) { return relu(b["x"]); }),
                Error);
 }
@@ -243,7 +243,7 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
   const auto before = bytes_of(params(model));
   ledger::reset_peak();
   const std::uint64_t held = ledger::total().live;
-  const std::vector<plan::Way> curve = frontier(data.spec(), {}, fn);
+  const std::vector<plan::FrontierPoint> curve = frontier(data.spec(), {}, fn);
   EXPECT_LT(ledger::total().peak - held, 64u << 10) << "no arena";
   EXPECT_EQ(bytes_of(params(model)), before);
   EXPECT_EQ(adam.steps(), 0);
@@ -259,12 +259,12 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
   } catch (const BudgetTooSmall& e) {
     EXPECT_EQ(e.minimum, curve[0].budget);
   }
-  for (const plan::Way& w : curve) {
+  for (const plan::FrontierPoint& w : curve) {
     const plan::Plan plan = compile(data.spec(), budget_of(w.budget), fn).plan();
-    EXPECT_LE(plan.way.budget, w.budget);
+    EXPECT_LE(plan.chosen.budget, w.budget);
     // Parts that are forecast to be a little faster than the whole batch are not believed to be, and
     // fewer sizes of them are looked at: by how much that matters depends on the machine's figures.
-    EXPECT_LE(plan.way.seconds, 1.15 * w.seconds) << w.text() << " against " << plan.way.text();
+    EXPECT_LE(plan.chosen.seconds, 1.15 * w.seconds) << w.text() << " against " << plan.chosen.text();
   }
 }
 
@@ -272,7 +272,7 @@ TEST(Compile, PartsOfAnySizeGiveTheSameBits) {
   const Data data(23);
   const auto expected = eager(data);
   for (const std::int64_t rows : {1, 3, 7, 22, 23}) {
-    const Outcome o = compiled(data, {.allow = Allow::same_bits, .rows = rows});
+    const Outcome o = compiled(data, {.allow = Allow::same_bits, .micro_batch = rows});
     EXPECT_EQ(o.plan.runs.size(), static_cast<std::size_t>((23 + rows - 1) / rows));
     EXPECT_EQ(o.bytes, expected) << rows << " rows a part";
   }
@@ -318,7 +318,7 @@ TEST(Compile, EvaluatesWithoutGradients) {
   const Data data(10);
   auto predict = compile(data.spec(), {}, [&](const Batch& b) { return model(b["x"]); });
   EXPECT_EQ(predict(data.batch()).to_vector<float>(), model(data.x).to_vector<float>());
-  auto in_parts = compile(data.spec(), {.rows = 3}, [&](const Batch& b) { return model(b["x"]); });
+  auto in_parts = compile(data.spec(), {.micro_batch = 3}, [&](const Batch& b) { return model(b["x"]); });
   EXPECT_EQ(in_parts.plan().runs.size(), 4u);
   EXPECT_EQ(in_parts(data.batch()).to_vector<float>(), model(data.x).to_vector<float>());
 }
@@ -349,7 +349,7 @@ TEST(Compile, BatchNormIsNotSplit) {
   auto step = compile(data.spec(), {}, [&](const Batch& b) {
     return sgd.minimize(mse(norm(dense(b["x"])), b["y"]));
   });
-  for (const plan::Way& w : step.plan().frontier) EXPECT_FALSE(w.split) << w.text();
+  for (const plan::FrontierPoint& w : step.plan().frontier) EXPECT_FALSE(w.split) << w.text();
   step(data.batch());
   EXPECT_NE(norm.running_mean.value().data<float>()[0], 0.0f);
 }

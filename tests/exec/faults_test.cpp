@@ -79,7 +79,7 @@ TEST(SpillFaults, TheSmallestPlanSpillsAndGivesTheSameBits) {
   CompileOptions options = kSpilling;
   options.memory = ByteSize{smallest()};
   auto spilled = tight.compiled(options);
-  ASSERT_GT(spilled.plan().way.written, 0u);
+  ASSERT_GT(spilled.plan().chosen.written, 0u);
   for (int i = 0; i < 4; ++i) spilled(tight.batch);
   EXPECT_EQ(loose.bytes(), tight.bytes());
 }
@@ -91,7 +91,7 @@ TEST(SpillFaults, CompilingWritesNoFirstValues) {
   Trial run;
   const std::uint64_t before = file_faults::count(Call::write);
   auto step = run.compiled(options);
-  ASSERT_TRUE(step.plan().way.state_spilled);
+  ASSERT_TRUE(step.plan().chosen.state_spilled);
   EXPECT_LE(file_faults::count(Call::write), before + 2);
 }
 
@@ -176,7 +176,7 @@ TEST(SpillFaults, TheFileEndsWithItsVariables) {
     options.memory = ByteSize{budget};
     {
       auto step = run.compiled(options);
-      ASSERT_TRUE(step.plan().way.state_spilled);
+      ASSERT_TRUE(step.plan().chosen.state_spilled);
       step(run.batch);
     }
     EXPECT_GT(open_files(), before);

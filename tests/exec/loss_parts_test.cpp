@@ -102,7 +102,7 @@ Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false,
   } else {
     const Allow allow = rounded ? Allow::same_gradient : Allow::same_bits;
     auto step =
-        compile(spec_of(batch(made_for)), {.allow = allow, .split = rows > 0, .rows = rows}, fn);
+        compile(spec_of(batch(made_for)), {.allow = allow, .split = rows > 0, .micro_batch = rows}, fn);
     const Loss l = step(b);
     out.loss = {l.sum, l.count};
     EXPECT_EQ(step.plan().split(), rows > 0);

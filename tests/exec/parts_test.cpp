@@ -92,7 +92,7 @@ TEST(Parts, RaggedOnesGiveTheGradientOfTheWhole) {
   for (int trial = 0; trial < 20; ++trial) {
     const auto rows = 1 + static_cast<std::int64_t>(draw() % (kRows - 1));
     SCOPED_TRACE(testing::Message() << "seed " << seed << ", parts of " << rows << " rows");
-    const CompileOptions options{.rows = rows};
+    const CompileOptions options{.micro_batch = rows};
     plan::Plan plan;
     EXPECT_EQ(stepped<Net>(&options, &plan), net);
     ASSERT_EQ(plan.runs.size(), static_cast<std::size_t>((kRows + rows - 1) / rows));
@@ -109,7 +109,7 @@ TEST(Parts, RaggedOnesGiveTheGradientOfTheWhole) {
 
 bool splits(const plan::Plan& plan) {
   bool any = false;
-  for (const plan::Way& w : plan.frontier) any |= w.split;
+  for (const plan::FrontierPoint& w : plan.frontier) any |= w.split;
   return any;
 }
 
@@ -118,7 +118,7 @@ TEST(Parts, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
   plan::Plan plan;
   stepped<Net>(&bits, &plan);
   EXPECT_TRUE(splits(plan));
-  for (const plan::Way& w : plan.frontier) EXPECT_EQ(w.label, Allow::same_bits) << w.text();
+  for (const plan::FrontierPoint& w : plan.frontier) EXPECT_EQ(w.label, Allow::same_bits) << w.text();
   // And the smallest budget, which is one of parts, gives the bits of the whole.
   const CompileOptions smallest{.memory = ByteSize{plan.minimum}, .allow = Allow::same_bits};
   const auto whole = stepped<Net>(nullptr);
@@ -129,7 +129,7 @@ TEST(Parts, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
   EXPECT_FALSE(splits(plan));
   stepped<Tied>(&gradient, &plan);
   EXPECT_TRUE(splits(plan));
-  for (const plan::Way& w : plan.frontier)
+  for (const plan::FrontierPoint& w : plan.frontier)
     EXPECT_EQ(w.label, w.split ? Allow::same_gradient : Allow::same_bits) << w.text();
 }
 
@@ -159,7 +159,7 @@ TEST(Parts, ABroadcastOfConstantsHasTheRowsOfThePart) {
     const auto whole = trained(all, nullptr, nullptr);
     for (const std::int64_t rows : {1, 7, 700}) {
       if (rows >= all) continue;
-      const CompileOptions options{.rows = rows};
+      const CompileOptions options{.micro_batch = rows};
       EXPECT_EQ(trained(all, &options, &plan), whole) << all << " in parts of " << rows;
       EXPECT_EQ(plan.runs.size(), static_cast<std::size_t>((all + rows - 1) / rows));
     }

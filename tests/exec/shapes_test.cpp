@@ -90,7 +90,7 @@ TEST(Shapes, PlansThatSpillStateGoOnFromEachOther) {
   const std::vector<Bytes> expected = eager(shapes, nothing);
   Trial trial;
   auto step = trial.compiled(Trial::tight([&](auto o) { return trial.compiled(o); }));
-  ASSERT_TRUE(step.plan().way.state_spilled) << step.plan();
+  ASSERT_TRUE(step.plan().chosen.state_spilled) << step.plan();
   int i = 0;
   for (const std::int64_t rows : shapes) {
     step(batch(rows, i));
@@ -111,7 +111,7 @@ TEST(Shapes, WhatTheProgramAssignsIsFoundByAllOfThem) {
   const memory::Room room(more);
   options.memory.bytes += more;
   auto step = trial.compiled(options);
-  ASSERT_TRUE(step.plan().way.state_spilled);
+  ASSERT_TRUE(step.plan().chosen.state_spilled);
   int i = 0;
   for (const std::int64_t rows : shapes) {
     step(batch(rows, i));
@@ -135,7 +135,7 @@ TEST(Shapes, AModelThatIsInTheFileCanBeEvaluatedAsSmall) {
   // In the one budget that does for both: the step is planned anew where the evaluation asks for it.
   auto step = trial.compiled(both);
   auto evaluate = trial.evaluation(both);
-  ASSERT_TRUE(step.plan().way.state_spilled) << step.plan();
+  ASSERT_TRUE(step.plan().chosen.state_spilled) << step.plan();
   for (int i = 0; i < 3; ++i) {
     step(batch(64, i));
     EXPECT_EQ(evaluate(batch(64, 100)).to_vector<float>(), logits[i]);

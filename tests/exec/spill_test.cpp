@@ -291,7 +291,7 @@ TEST_P(SpillTest, GenerationsSwitchTogetherOrNotAtAll) {
 }
 
 // Element i begins as i.
-class Counted final : public First {
+class Counted final : public InitialValue {
  public:
   void fill(std::span<std::byte> to, std::uint64_t element) const override {
     for (std::size_t i = 0; i < to.size() / 4; ++i) {

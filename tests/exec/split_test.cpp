@@ -40,7 +40,7 @@ std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
 template <class Fn>
 bool splits(Fn fn) {
   try {
-    return compile(Data().spec(), {.rows = 3}, fn).plan().split();
+    return compile(Data().spec(), {.micro_batch = 3}, fn).plan().split();
   } catch (const Error&) {
     return false;
   }
@@ -62,7 +62,7 @@ TEST(Split, ResultsAfterTheOptimizersStepHaveTheRowsOfEveryPart) {
   };
   Training whole, parts;
   auto all = compile(data.spec(), {.split = false}, [&](const Batch& b) { return fn(whole, b); });
-  auto step = compile(data.spec(), {.rows = 3}, [&](const Batch& b) { return fn(parts, b); });
+  auto step = compile(data.spec(), {.micro_batch = 3}, [&](const Batch& b) { return fn(parts, b); });
   EXPECT_EQ(step.plan().runs.size(), 4u);
   for (int i = 0; i < 2; ++i) {
     const std::vector<Tensor> expected = all(data.batch()), got = step(data.batch());
@@ -105,7 +105,7 @@ TEST(Split, NotIntoPartsThatDoSomethingElse) {
     const auto step = [&](const Batch& b) { return fn(t, b, what); };
     const std::uint64_t least = compile(Data().spec(), {.spill = false}, step).plan().minimum;
     const auto rows = compile(Data().spec(), {.memory = ByteSize{least}, .spill = false}, step)
-                          .plan().way.rows;
+                          .plan().chosen.micro_batch;
     EXPECT_GE(rows, 4) << what;
     EXPECT_GE(kRows % rows == 0 ? rows : kRows % rows, 4) << what;
   }
@@ -131,7 +131,7 @@ TEST(Split, ScalarResultsAreThoseOfTheWhole) {
     Training whole, parts;
     auto all = compile(data.spec(), {.split = false},
                        [&](const Batch& b) { return fn(whole, b, train); });
-    auto step = compile(data.spec(), {.allow = Allow::same_bits, .rows = 3},
+    auto step = compile(data.spec(), {.allow = Allow::same_bits, .micro_batch = 3},
                         [&](const Batch& b) { return fn(parts, b, train); });
     EXPECT_EQ(step.plan().runs.size(), 4u);
     const std::vector<Tensor> expected = all(data.batch()), got = step(data.batch());
@@ -146,9 +146,9 @@ TEST(Split, ASumThatIsNotOneChainIsNoSameBits) {
   const auto fn = [&](const Batch& b) {
     return t.adam.minimize({sum(sum(t.dense(b["x"]), {1})), sum(cast(b["y"] * 0 + 1, DType::i64))});
   };
-  EXPECT_EQ(compile(Data().spec(), {.rows = 3}, fn).plan().way.label, Allow::same_gradient);
+  EXPECT_EQ(compile(Data().spec(), {.micro_batch = 3}, fn).plan().chosen.label, Allow::same_gradient);
   const std::string said = test::error_of(
-      [&] { compile(Data().spec(), {.allow = Allow::same_bits, .rows = 3}, fn); });
+      [&] { compile(Data().spec(), {.allow = Allow::same_bits, .micro_batch = 3}, fn); });
   EXPECT_NE(said.find("not one chain"), std::string::npos) << said;
 }
 
@@ -204,7 +204,7 @@ TEST(Split, NotWhereAVariableIsAssignedWhatOnePartHolds) {
   };
   EXPECT_TRUE(splits(fn));
   const Data data;
-  auto step = compile(data.spec(), {.rows = 3}, fn);
+  auto step = compile(data.spec(), {.micro_batch = 3}, fn);
   EXPECT_EQ(step.plan().runs.size(), 4u);
   for (int i = 0; i < 2; ++i) {
     const Loss loss = step(data.batch());
@@ -230,7 +230,7 @@ TEST(Split, NotWhereTheNumberOfRowsIsComputedWith) {
 // Nor where an op is told something that is made of it, unless that is the shape of its rows.
 TEST(Split, NotWhereAnOpIsToldTheNumberOfRows) {
   const auto said = [](auto fn) {
-    return test::error_of([&] { compile(Data().spec(), {.rows = 3}, fn); });
+    return test::error_of([&] { compile(Data().spec(), {.micro_batch = 3}, fn); });
   };
   const std::string cut = said([](const Batch& b) {
     return slice(b["x"], 1, 0, std::min<std::int64_t>(6, b["x"].dim(0) / 2));
@@ -279,9 +279,9 @@ TEST(Split, AFunctionOfAFixedNumberOfRowsStaysWhole) {
 TEST(Split, AFunctionThatDoesNotTakeTheRowsAskedForSaysSo) {
   const BatchSpec spec{{"a", {{8, 8}, DType::f32}}, {"b", {{8, 4}, DType::f32}}};
   const std::string error = test::error_of([&] {
-    compile(spec, {.rows = 3}, [](const Batch& in) { return matmul(in["a"], in["b"]); });
+    compile(spec, {.micro_batch = 3}, [](const Batch& in) { return matmul(in["a"], in["b"]); });
   });
-  EXPECT_NE(error.find(".rows is 3"), std::string::npos) << error;
+  EXPECT_NE(error.find(".micro_batch is 3"), std::string::npos) << error;
   EXPECT_NE(error.find("matmul"), std::string::npos) << error;
 }
 
@@ -313,7 +313,7 @@ struct Normed {
 TEST(SplitMixed, EachPartIsNormalisedByItself) {
   const Data data;
   Normed compiled, eager;
-  auto step = compile(data.spec(), {.split_mixed = true, .rows = 4}, [&](const Batch& b) {
+  auto step = compile(data.spec(), {.independent_micro_batches = true, .micro_batch = 4}, [&](const Batch& b) {
     const Tensor y = compiled(b["x"]);
     const Loss loss = compiled.sgd.minimize(mse(y, b["y"]));
     return std::vector{loss.sum, loss.count, y};
@@ -321,8 +321,8 @@ TEST(SplitMixed, EachPartIsNormalisedByItself) {
   const plan::Plan& plan = step.plan();
   ASSERT_EQ(plan.runs.size(), 3u);
   EXPECT_EQ(plan.runs.back().rows, 2);
-  EXPECT_EQ(plan.way.label, Allow::approximate);
-  EXPECT_TRUE(plan.way.mixed);
+  EXPECT_EQ(plan.chosen.label, Allow::approximate);
+  EXPECT_TRUE(plan.chosen.mixed);
   EXPECT_NE(to_string(plan).find("each part is a batch of its own: rows depend on each other in "
                                  "batch_norm_train in norm"),
             std::string::npos)
@@ -363,9 +363,9 @@ TEST(SplitMixed, SaysWhatItDoesOnlyWhereItDoes) {
   const auto fn = [&](const Batch& b) { return model.sgd.minimize(mse(model(b["x"]), b["y"])); };
   EXPECT_FALSE(splits(fn));
   const BatchSpec many{{"x", {{4096, 6}, DType::f32}}, {"y", {{4096, 4}, DType::f32}}};
-  const auto mixed = compile(many, {.split_mixed = true}, fn);
+  const auto mixed = compile(many, {.independent_micro_batches = true}, fn);
   bool any = false;
-  for (const plan::Way& w : mixed.plan().frontier) {
+  for (const plan::FrontierPoint& w : mixed.plan().frontier) {
     any |= w.split;
     EXPECT_EQ(w.label, w.split ? Allow::approximate : Allow::same_bits) << w.text();
     EXPECT_EQ(w.mixed, w.split);
@@ -373,10 +373,10 @@ TEST(SplitMixed, SaysWhatItDoesOnlyWhereItDoes) {
   EXPECT_TRUE(any);
   // Where rows do not depend on each other it changes nothing.
   Training t;
-  const auto step = compile(Data().spec(), {.split_mixed = true, .rows = 3}, [&](const Batch& b) {
+  const auto step = compile(Data().spec(), {.independent_micro_batches = true, .micro_batch = 3}, [&](const Batch& b) {
     return t.minimize(t.dense(b["x"]), b);
   });
-  EXPECT_EQ(step.plan().way.label, Allow::same_bits);
+  EXPECT_EQ(step.plan().chosen.label, Allow::same_bits);
   EXPECT_EQ(step.plan().approximate, "");
 }
 
@@ -389,7 +389,7 @@ TEST(SplitMixed, AFailureInALaterPartTearsTheStep) {
   const Tensor x = random::normal({6, 6}, 0, 1, 1, 2);
   const Tensor good = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 0, 1, 2}, {6});
   const Tensor late = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 0, 1, 9}, {6});
-  auto step = compile({{"x", x.spec()}, {"y", good.spec()}}, {.split_mixed = true, .rows = 2},
+  auto step = compile({{"x", x.spec()}, {"y", good.spec()}}, {.independent_micro_batches = true, .micro_batch = 2},
                       [&](const Batch& b) {
                         return sgd.minimize(sparse_cross_entropy(dense(norm(b["x"])), b["y"]));
                       });
@@ -420,7 +420,7 @@ TEST(SplitMixed, StatisticsGoOnWhereStateIsSpilled) {
     optim::Adam adam(all);
     const auto planned = [&] {
       return compile({{"x", x.spec()}},
-                     {.memory = ByteSize{budget}, .split_mixed = true, .rows = 4},
+                     {.memory = ByteSize{budget}, .independent_micro_batches = true, .micro_batch = 4},
                      [&](const Batch& b) {
                        Tensor y = b["x"];
                        for (int i = 0; i < 4; ++i) y = down[i](relu(norms[i](up[i](y))));
@@ -435,7 +435,7 @@ TEST(SplitMixed, StatisticsGoOnWhereStateIsSpilled) {
         return planned();
       }
     }();
-    EXPECT_EQ(step.plan().way.state_spilled, spilled) << step.plan();
+    EXPECT_EQ(step.plan().chosen.state_spilled, spilled) << step.plan();
     EXPECT_EQ(step.plan().runs.size(), 3u);
     for (int i = 0; i < 2; ++i) step({{"x", x}});
     const std::vector<float> got = values(norms[3].running_var.value());
@@ -458,34 +458,34 @@ TEST(Split, RowsThatCannotBeHadAreRefused) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   const auto plain = [](const Batch& b) { return relu(b["x"]); };
-  has(error({.split = false, .rows = 3}, plain), ".rows is 3, but .split = false");
-  EXPECT_EQ(error({.rows = kRows}, plain), "no error");
-  EXPECT_EQ(error({.rows = kRows + 5}, plain), "no error");
+  has(error({.split = false, .micro_batch = 3}, plain), ".micro_batch is 3, but .split = false");
+  EXPECT_EQ(error({.micro_batch = kRows}, plain), "no error");
+  EXPECT_EQ(error({.micro_batch = kRows + 5}, plain), "no error");
 
   Normed normed;
   const auto training = [&](const Batch& b) {
     return normed.sgd.minimize(mse(normed(b["x"]), b["y"]));
   };
-  has(error({.rows = 3}, training), "rows depend on each other in batch_norm_train in norm");
-  EXPECT_EQ(error({.rows = kRows}, training), "no error") << "all rows are one part";
+  has(error({.micro_batch = 3}, training), "rows depend on each other in batch_norm_train in norm");
+  EXPECT_EQ(error({.micro_batch = kRows}, training), "no error") << "all rows are one part";
 
   const auto some = [](const Batch& b) { return relu(b["x"].rows(0, 1)); };
-  has(error({.rows = 3}, some), "relu reads some rows of the batch");
+  has(error({.micro_batch = 3}, some), "relu reads some rows of the batch");
   Variable stat("stat", Tensor::zeros({6}), false);
   const auto assigning = [&](const Batch& b) {
     stat.assign(sum(b["x"], {0}));
     return relu(b["x"]);
   };
-  has(error({.rows = 3}, assigning), "variable stat is assigned a sum over the rows");
+  has(error({.micro_batch = 3}, assigning), "variable stat is assigned a sum over the rows");
   Training t;
   const auto after = [&](const Batch& b) {
     const Loss loss = t.minimize(t.dense(b["x"]), b);
     return std::vector{loss.sum, t.dense(b["x"])};
   };
-  has(error({.rows = 3}, after), "reads rows after the optimizer's step");
+  has(error({.micro_batch = 3}, after), "reads rows after the optimizer's step");
 
   const std::string apart = test::error_of([&] {
-    compile({{"a", {{8, 2}, DType::f32}}, {"b", {{3, 2}, DType::f32}}}, {.rows = 2},
+    compile({{"a", {{8, 2}, DType::f32}}, {"b", {{3, 2}, DType::f32}}}, {.micro_batch = 2},
             [](const Batch& b) { return std::vector{relu(b["a"]), relu(b["b"])}; });
   });
   has(apart, "no first axis in common");
@@ -505,13 +505,13 @@ TEST(Split, WhatSameBitsForbidsIsRefused) {
   const auto has = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(error({.allow = Allow::same_bits, .rows = 7}), "with .allow = same_bits: sum 0 over the rows");
-  EXPECT_EQ(error({.rows = 7}), "no error");
+  has(error({.allow = Allow::same_bits, .micro_batch = 7}), "with .allow = same_bits: sum 0 over the rows");
+  EXPECT_EQ(error({.micro_batch = 7}), "no error");
   EXPECT_EQ(error({.allow = Allow::same_bits}), "no error");
-  EXPECT_EQ(error({.allow = Allow::same_bits, .rows = kRows}), "no error");
+  EXPECT_EQ(error({.allow = Allow::same_bits, .micro_batch = kRows}), "no error");
   has(error({.allow = Allow::same_bits, .approximate = {.activations = DType::bf16}}),
       ".approximate stores activations in bf16");
-  has(error({.allow = Allow::same_bits, .split_mixed = true}), ".split_mixed");
+  has(error({.allow = Allow::same_bits, .independent_micro_batches = true}), ".independent_micro_batches");
 }
 
 }  // namespace

@@ -132,8 +132,8 @@ void same_bits_as_eager(int rounds, std::int64_t width, bool spills) {
   }
   EXPECT_EQ(small.losses, eager.losses);
   EXPECT_EQ(small.kept, eager.kept) << "at the smallest budget";
-  EXPECT_EQ(plan.way.written > 0, spills);
-  EXPECT_TRUE(spills || plan.way.recomputed > 0);
+  EXPECT_EQ(plan.chosen.written > 0, spills);
+  EXPECT_TRUE(spills || plan.chosen.recomputed > 0);
 }
 
 TEST(Steps, OfTwoOptimizersHaveTheBitsOfEager) { same_bits_as_eager(1, 64, false); }
@@ -183,7 +183,7 @@ TEST(Steps, PartsAreRefusedWhereOneNeedsTheOther) {
   Gan gan;
   const Batch b = batch(0);
   const std::string said = test::error_of([&] {
-    compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}}, {.rows = 5},
+    compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}}, {.micro_batch = 5},
             [&](const Batch& in) { return gan.step(in); });
   });
   EXPECT_NE(said.find("the optimizer's step"), std::string::npos) << said;
@@ -196,7 +196,7 @@ TEST(Steps, PartsOfTwoThatDoNot) {
     optim::Adam of_a(params(a)), of_c(params(c));
     const Batch b = batch(3);
     auto step = compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}},
-                        {.allow = Allow::same_bits, .split = rows > 0, .rows = rows},
+                        {.allow = Allow::same_bits, .split = rows > 0, .micro_batch = rows},
                         [&](const Batch& in) {
                           const Tensor x = a(in["x"]), z = c(in["z"]);
                           return std::vector{of_a.minimize(loss_of(x * x)),
@@ -237,7 +237,7 @@ All by_hand(bool eager, bool gather, std::int64_t rows = 0) {
   if (eager) {
     for (int i = 0; i < 4; ++i) tell(fn(b));
   } else {
-    auto step = compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}}, {.rows = rows}, fn);
+    auto step = compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}}, {.micro_batch = rows}, fn);
     for (int i = 0; i < 4; ++i) tell(step(b));
   }
   EXPECT_EQ(adam.steps(), 4);
@@ -334,7 +334,7 @@ TEST(BadLoss, CompiledWholeAndInParts) {
     for (const std::int64_t rows : {0, 7}) {
       const auto step_of = [rows](Bad& task, std::optional<BadLoss> bad) {
         auto step = std::make_shared<Step<Loss>>(
-            compile(task.spec(), {.rows = rows, .bad_loss = bad},
+            compile(task.spec(), {.micro_batch = rows, .bad_loss = bad},
                     [&task](const Batch& b) { return task.minimize(b); }));
         return [step](const Batch& b) { return (*step)(b); };
       };

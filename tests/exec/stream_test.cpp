@@ -59,7 +59,7 @@ struct Trial {
 
 // The smallest budget, and a little more: what the program holds beside the step varies.
 CompileOptions tight(auto& trial) {
-  CompileOptions options{.split = false, .by_rows = false};
+  CompileOptions options{.split = false, .gradient_blocks = false};
   options.memory = ByteSize{trial.compiled(options).plan().minimum + (std::uint64_t{1} << 20)};
   return options;
 }

@@ -20,7 +20,7 @@ std::vector<std::vector<float>> values(auto& model) {
 TEST(Clone, TrainingItLeavesTheOriginalAlone) {
   nn::GptOptions options;
   options.vocabulary = 11;
-  options.places = 5;
+  options.context = 5;
   options.width = 8;
   options.heads = 2;
   options.layers = 2;

@@ -22,7 +22,7 @@ constexpr std::int64_t kRows = 4, kLength = 12, kVocabulary = 17;
 
 nn::GptOptions small_gpt(nn::GptOptions o) {
   o.vocabulary = kVocabulary;
-  o.places = 16;
+  o.context = 16;
   o.layers = 2;
   o.width = 32;
   o.heads = 4;
@@ -34,7 +34,7 @@ nn::GptOptions small_gpt(nn::GptOptions o) {
 nn::EncoderOptions small_encoder() {
   nn::EncoderOptions o;
   o.vocabulary = kVocabulary;
-  o.places = 16;
+  o.context = 16;
   o.layers = 2;
   o.width = 32;
   o.heads = 4;
@@ -97,10 +97,10 @@ void same_bits_everywhere(const Make& make, const LossOf& loss_of, const Batch& 
   EXPECT_TRUE(trained(make, loss_of, batch, tight, &plan) == eager) << "compiled";
   tight.compile.memory.bytes = plan.minimum;
   EXPECT_TRUE(trained(make, loss_of, batch, tight, &plan) == eager)
-      << "in the smallest budget: " << plan.way.text();
+      << "in the smallest budget: " << plan.chosen.text();
   if (!parts) return;
   Options split;
-  split.compile.rows = 3;
+  split.compile.micro_batch = 3;
   EXPECT_TRUE(trained(make, loss_of, batch, split, &plan) == eager) << "in parts of 3 rows and 1";
   EXPECT_TRUE(plan.split());
 }
@@ -439,9 +439,9 @@ TEST(Presets, Errors) {
             "MultiHeadAttention: a width of 32 does not divide into 5 heads");
   nn::Gpt gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2()));
   EXPECT_EQ(error_of([&] { gpt(ids({2, 17}, kVocabulary)); }),
-            "Gpt: the text has 17 places, the model knows 16; cut the text or build the model with "
+            "Gpt: the text has 17 positions, the model knows 16; cut the text or build the model with "
             "more");
-  EXPECT_NE(error_of([&] { gpt(ids({7}, kVocabulary)); }).find("expected (batch, places)"),
+  EXPECT_NE(error_of([&] { gpt(ids({7}, kVocabulary)); }).find("expected (batch, length)"),
             std::string::npos);
   nn::EncoderOptions windowed = small_encoder();
   windowed.window = 4;
@@ -452,7 +452,7 @@ TEST(Presets, Errors) {
 }
 
 TEST(Presets, OptionsAreNamedWhereTheyAreGiven) {
-  const nn::GptOptions o{.vocabulary = 11, .places = 7, .layers = 1, .width = 8, .heads = 2};
+  const nn::GptOptions o{.vocabulary = 11, .context = 7, .layers = 1, .width = 8, .heads = 2};
   EXPECT_EQ(nn::Gpt(nn::Init(1), o).tokens.weight.shape(), (Shape{11, 8}));
   const nn::EncoderOptions e{.vocabulary = 11, .classes = 3, .layers = 1, .width = 8, .heads = 2};
   EXPECT_EQ(nn::EncoderClassifier(nn::Init(1), e).head.weight.shape(), (Shape{3, 8}));

@@ -84,9 +84,9 @@ Shape with_rows(const Shape& shape, std::int64_t rows) {
 }
 
 // The op for `taken` of the examples: some have the shape of the result, batch and all, in them.
-AnyOp for_part(const AnyOp& op, Rows rows, std::int64_t taken, std::int64_t examples) {
+AnyOp for_part(const AnyOp& op, BatchRule rows, std::int64_t taken, std::int64_t examples) {
   AnyOp part = op;
-  if (rows != Rows::apart) return part;
+  if (rows != BatchRule::per_example) return part;
   const auto resize = [&](auto& o) { o.to = with_rows(o.to, o.to[0] / examples * taken); };
   change<Reshape>(op, part, resize) || change<BroadcastTo>(op, part, resize) ||
       change<SumTo>(op, part, resize);
@@ -281,15 +281,15 @@ class PartsCheck {
 
   void batch(std::uint32_t carry, std::uint32_t sums, std::int64_t examples) {
     for (std::size_t o = 0; o < whole_.size(); ++o) {
-      const Rows rows = op_.type().rows(op_.attributes(), {specs_, carry, sums, examples},
+      const BatchRule rows = op_.type().batch_rule(op_.attributes(), {specs_, carry, sums, examples},
                                         static_cast<int>(o));
       doing_ = fmt::format("output {} is said to be {} (carry {:b}, sums {:b}, {} examples)", o,
-                           rows == Rows::apart ? "apart" : "summed", carry, sums, examples);
-      if (rows == Rows::apart) {
+                           rows == BatchRule::per_example ? "apart" : "summed", carry, sums, examples);
+      if (rows == BatchRule::per_example) {
         ++report_.apart;
         apart(o, carry, examples);
       }
-      if (rows == Rows::summed) {
+      if (rows == BatchRule::summed) {
         ++report_.summed;
         carry ? summed(o, carry, sums, examples) : linear(o, sums);
       }
@@ -308,7 +308,7 @@ class PartsCheck {
     const std::int64_t each = whole.shape()[0] / examples;
     for (const std::int64_t at : cuts(examples))
       for (const auto& [begin, end] : {std::pair{std::int64_t{0}, at}, std::pair{at, examples}}) {
-        const AnyOp op = for_part(op_, Rows::apart, end - begin, examples);
+        const AnyOp op = for_part(op_, BatchRule::per_example, end - begin, examples);
         const Tensors part = run(op, part_of(op_, in_, carry, examples, begin, end));
         if (!same(part[o], whole.rows(begin * each, end * each)))
           fail(fmt::format("{}, but examples {} to {} alone differ", doing_, begin, end));

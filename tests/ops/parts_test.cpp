@@ -62,57 +62,57 @@ TEST(Parts, EveryOpSpeaksOfRows) {
 // ---- what the plan of a training step relies on ----
 
 template <class Op>
-Rows said(const Op& op, std::vector<Shape> shapes, std::uint32_t carry, std::uint32_t sums = 0,
+BatchRule said(const Op& op, std::vector<Shape> shapes, std::uint32_t carry, std::uint32_t sums = 0,
           int output = 0, std::int64_t examples = 4) {
   std::vector<Spec> specs;
   for (const Shape& s : shapes) specs.push_back({s, DType::f32});
-  return op.rows({specs, carry, sums, examples}, output);
+  return op.batch_rule({specs, carry, sums, examples}, output);
 }
 
 TEST(Parts, ProductsOfRowsWithWeights) {
-  EXPECT_EQ(said(Linear{}, {{4, 7, 8}, {5, 8}, {5}}, 0b001), Rows::apart);
-  EXPECT_EQ(said(Linear{}, {{8}, {5, 8}}, 0b001), Rows::mixed);  // its only axis is summed
-  EXPECT_EQ(said(Linear{}, {{4, 8}, {4, 8}}, 0b011), Rows::mixed);
-  EXPECT_EQ(said(Matmul{}, {{4, 8}, {8, 5}}, 0b01), Rows::apart);
-  EXPECT_EQ(said(Matmul{}, {{8, 4}, {4, 5}}, 0b10), Rows::mixed);
-  EXPECT_EQ(said(Matmul{.transpose_a = true}, {{4, 8}, {4, 5}}, 0b11), Rows::summed);
-  EXPECT_EQ(said(Matmul{.transpose_a = true}, {{4, 8}, {4, 5}}, 0b01), Rows::mixed);
-  EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011, 0b100), Rows::summed);
-  EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011), Rows::mixed);
-  EXPECT_EQ(said(Matmul{.transpose_b = true}, {{4, 2, 3, 8}, {4, 2, 3, 8}}, 0b11), Rows::apart);
-  EXPECT_EQ(said(Matmul{}, {{4, 3, 8}, {4, 8, 3}}, 0b01), Rows::mixed);  // b stays whole
+  EXPECT_EQ(said(Linear{}, {{4, 7, 8}, {5, 8}, {5}}, 0b001), BatchRule::per_example);
+  EXPECT_EQ(said(Linear{}, {{8}, {5, 8}}, 0b001), BatchRule::mixed);  // its only axis is summed
+  EXPECT_EQ(said(Linear{}, {{4, 8}, {4, 8}}, 0b011), BatchRule::mixed);
+  EXPECT_EQ(said(Matmul{}, {{4, 8}, {8, 5}}, 0b01), BatchRule::per_example);
+  EXPECT_EQ(said(Matmul{}, {{8, 4}, {4, 5}}, 0b10), BatchRule::mixed);
+  EXPECT_EQ(said(Matmul{.transpose_a = true}, {{4, 8}, {4, 5}}, 0b11), BatchRule::summed);
+  EXPECT_EQ(said(Matmul{.transpose_a = true}, {{4, 8}, {4, 5}}, 0b01), BatchRule::mixed);
+  EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011, 0b100), BatchRule::summed);
+  EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011), BatchRule::mixed);
+  EXPECT_EQ(said(Matmul{.transpose_b = true}, {{4, 2, 3, 8}, {4, 2, 3, 8}}, 0b11), BatchRule::per_example);
+  EXPECT_EQ(said(Matmul{}, {{4, 3, 8}, {4, 8, 3}}, 0b01), BatchRule::mixed);  // b stays whole
 }
 
 TEST(Parts, Broadcasting) {
-  EXPECT_EQ(said(Add{}, {{4, 3}, {3}}, 0b01), Rows::apart);
-  EXPECT_EQ(said(Add{}, {{4, 3}, {1, 3}}, 0b01), Rows::apart);
-  EXPECT_EQ(said(Add{}, {{4, 3}, {4, 3}}, 0b01), Rows::mixed);   // b stays whole
-  EXPECT_EQ(said(Add{}, {{4}, {4, 4}}, 0b01), Rows::mixed);      // a's rows are b's columns
-  EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b11), Rows::summed);
-  EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b01), Rows::mixed);      // else b were added for each part
-  EXPECT_EQ(said(Mul{}, {{3}, {}}, 0, 0b01), Rows::summed);
-  EXPECT_EQ(said(Mul{}, {{3}, {3}}, 0, 0b11), Rows::mixed);
-  EXPECT_EQ(said(Div{}, {{3}, {}}, 0, 0b10), Rows::mixed);
-  EXPECT_EQ(said(UnaryOp<kernels::Unary::relu>{}, {{3}}, 0, 0b1), Rows::mixed);
+  EXPECT_EQ(said(Add{}, {{4, 3}, {3}}, 0b01), BatchRule::per_example);
+  EXPECT_EQ(said(Add{}, {{4, 3}, {1, 3}}, 0b01), BatchRule::per_example);
+  EXPECT_EQ(said(Add{}, {{4, 3}, {4, 3}}, 0b01), BatchRule::mixed);   // b stays whole
+  EXPECT_EQ(said(Add{}, {{4}, {4, 4}}, 0b01), BatchRule::mixed);      // a's rows are b's columns
+  EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b11), BatchRule::summed);
+  EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b01), BatchRule::mixed);      // else b were added for each part
+  EXPECT_EQ(said(Mul{}, {{3}, {}}, 0, 0b01), BatchRule::summed);
+  EXPECT_EQ(said(Mul{}, {{3}, {3}}, 0, 0b11), BatchRule::mixed);
+  EXPECT_EQ(said(Div{}, {{3}, {}}, 0, 0b10), BatchRule::mixed);
+  EXPECT_EQ(said(UnaryOp<kernels::Unary::relu>{}, {{3}}, 0, 0b1), BatchRule::mixed);
 }
 
 TEST(Parts, SumsAndShapes) {
-  EXPECT_EQ(said(SumTo{Shape{3}, true}, {{4, 3}, {3}}, 0b01, 0b10), Rows::summed);
-  EXPECT_EQ(said(SumTo{Shape{4, 1}, false}, {{4, 3}}, 0b01), Rows::apart);
-  EXPECT_EQ(said(ReduceOp<kernels::Reduce::mean>{1}, {{4, 3}}, 0b1), Rows::mixed);
-  EXPECT_EQ(said(ReduceOp<kernels::Reduce::sum>{1}, {{4, 3}}, 0b1), Rows::summed);
-  EXPECT_EQ(said(Reshape{Shape{28, 8}}, {{4, 7, 8}}, 0b1), Rows::apart);
-  EXPECT_EQ(said(Reshape{Shape{7, 4, 8}}, {{4, 7, 8}}, 0b1), Rows::mixed);
-  EXPECT_EQ(said(Permute{{0, 2, 1}}, {{4, 7, 8}}, 0b1), Rows::apart);
-  EXPECT_EQ(said(Permute{{1, 0, 2}}, {{4, 7, 8}}, 0b1), Rows::mixed);
-  EXPECT_EQ(said(ScatterAdd{0, 9, true}, {{4}, {4, 3}, {9, 3}}, 0b011, 0b100), Rows::summed);
-  EXPECT_EQ(said(ScatterAdd{0, 9, true}, {{4}, {4, 3}, {9, 3}}, 0b011), Rows::mixed);
+  EXPECT_EQ(said(SumTo{Shape{3}, true}, {{4, 3}, {3}}, 0b01, 0b10), BatchRule::summed);
+  EXPECT_EQ(said(SumTo{Shape{4, 1}, false}, {{4, 3}}, 0b01), BatchRule::per_example);
+  EXPECT_EQ(said(ReduceOp<kernels::Reduce::mean>{1}, {{4, 3}}, 0b1), BatchRule::mixed);
+  EXPECT_EQ(said(ReduceOp<kernels::Reduce::sum>{1}, {{4, 3}}, 0b1), BatchRule::summed);
+  EXPECT_EQ(said(Reshape{Shape{28, 8}}, {{4, 7, 8}}, 0b1), BatchRule::per_example);
+  EXPECT_EQ(said(Reshape{Shape{7, 4, 8}}, {{4, 7, 8}}, 0b1), BatchRule::mixed);
+  EXPECT_EQ(said(Permute{{0, 2, 1}}, {{4, 7, 8}}, 0b1), BatchRule::per_example);
+  EXPECT_EQ(said(Permute{{1, 0, 2}}, {{4, 7, 8}}, 0b1), BatchRule::mixed);
+  EXPECT_EQ(said(ScatterAdd{0, 9, true}, {{4}, {4, 3}, {9, 3}}, 0b011, 0b100), BatchRule::summed);
+  EXPECT_EQ(said(ScatterAdd{0, 9, true}, {{4}, {4, 3}, {9, 3}}, 0b011), BatchRule::mixed);
   const LayerNormBackward norm{1e-5, true, true};
   const std::vector<Shape> shapes = {{4, 3}, {3}, {4, 3}, {3}, {3}};
-  EXPECT_EQ(said(norm, shapes, 0b00101, 0b11000, 0), Rows::apart);
-  EXPECT_EQ(said(norm, shapes, 0b00101, 0b11000, 1), Rows::summed);
-  EXPECT_EQ(said(norm, shapes, 0b00101, 0b11000, 2), Rows::summed);
-  EXPECT_EQ(said(norm, shapes, 0b00101, 0b01000, 2), Rows::mixed);
+  EXPECT_EQ(said(norm, shapes, 0b00101, 0b11000, 0), BatchRule::per_example);
+  EXPECT_EQ(said(norm, shapes, 0b00101, 0b11000, 1), BatchRule::summed);
+  EXPECT_EQ(said(norm, shapes, 0b00101, 0b11000, 2), BatchRule::summed);
+  EXPECT_EQ(said(norm, shapes, 0b00101, 0b01000, 2), BatchRule::mixed);
 }
 
 // ---- false words are found out ----
@@ -132,8 +132,8 @@ std::string with_lie(const Op& op, Tensors in, Change change) {
 
 TEST(Parts, SeesRowsThatAreNotApart) {
   const auto lie = [](OpType& t) {
-    t.rows = [](const void*, const Carried& c, int) {
-      return c.carry == 1 && !c.sums ? Rows::apart : Rows::mixed;
+    t.batch_rule = [](const void*, const BatchInputs& c, int) {
+      return c.carry == 1 && !c.sums ? BatchRule::per_example : BatchRule::mixed;
     };
   };
   EXPECT_NE(with_lie(CumSum{0}, {some({4, 3})}, lie).find("alone differ"), std::string::npos);
@@ -144,14 +144,14 @@ TEST(Parts, SeesRowsThatAreNotApart) {
 
 TEST(Parts, SeesWhatIsNotASum) {
   const auto lie = [](OpType& t) {
-    t.rows = [](const void*, const Carried& c, int) {
-      return c.carry ? Rows::summed : Rows::mixed;
+    t.batch_rule = [](const void*, const BatchInputs& c, int) {
+      return c.carry ? BatchRule::summed : BatchRule::mixed;
     };
   };
   EXPECT_NE(with_lie(ReduceOp<kernels::Reduce::mean>{1}, {some({4, 3})}, lie).find("do not add up"),
             std::string::npos);
   const auto linear = [](OpType& t) {
-    t.rows = [](const void*, const Carried& c, int) { return c.sums ? Rows::summed : Rows::mixed; };
+    t.batch_rule = [](const void*, const BatchInputs& c, int) { return c.sums ? BatchRule::summed : BatchRule::mixed; };
   };
   EXPECT_NE(with_lie(UnaryOp<kernels::Unary::square>{}, {some({3})}, linear).find("two terms"),
             std::string::npos);

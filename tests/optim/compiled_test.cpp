@@ -48,7 +48,7 @@ void same_bits(const Options& options) {
     for (const std::int64_t rows : {0, 7}) {
       Task<Optimizer, Options> task(options);
       auto step = compile({{"x", task.data.x.spec()}, {"y", task.data.labels.spec()}},
-                          {.rows = rows}, [&](const Batch& b) {
+                          {.micro_batch = rows}, [&](const Batch& b) {
                             return task.optimizer.minimize(task.loss(b["x"], b["y"]));
                           });
       for (int i = 0; i < 4; ++i) step({{"x", task.data.x}, {"y", task.data.labels}});

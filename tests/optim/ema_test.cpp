@@ -119,7 +119,7 @@ std::vector<std::vector<std::byte>> trained(bool compiled, CompileOptions option
 TEST(Ema, CompiledHasTheBitsOfEager) {
   const auto expected = trained(false);
   EXPECT_EQ(trained(true), expected);
-  EXPECT_EQ(trained(true, {.rows = 5}), expected) << "in parts";
+  EXPECT_EQ(trained(true, {.micro_batch = 5}), expected) << "in parts";
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ void trains_as_four(Options options) {
         one.minimize(sparse_cross_entropy(model(data.x), data.labels));
       }
     } else {
-      auto step = compile({{"x", data.x.spec()}, {"y", data.labels.spec()}}, {.rows = rows},
+      auto step = compile({{"x", data.x.spec()}, {"y", data.labels.spec()}}, {.micro_batch = rows},
                           [&](const Batch& b) {
                             return one.minimize(sparse_cross_entropy(model(b["x"]), b["y"]));
                           });

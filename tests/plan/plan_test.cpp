@@ -38,7 +38,7 @@ class PlanValue : public testing::Test {
       const trace::Trace first = trace::trace(step, {&x, 1}, trace::Part::first);
       return trace::trace(step, {&x, 1}, part, &first);
     };
-    plan::Surroundings around;
+    plan::Footprint around;
     around.reserve = around.runtime = 1 << 20;
     return plan::make_plan(traced, kRows, options, around, plan::Machine{});
   }
@@ -50,8 +50,8 @@ class PlanValue : public testing::Test {
 TEST_F(PlanValue, PlanningTwiceGivesEqualPlans) {
   const plan::Plan all = planned({});
   EXPECT_TRUE(all == planned({}));
-  const plan::Plan parts = planned({.rows = 9});
-  EXPECT_TRUE(parts == planned({.rows = 9}));
+  const plan::Plan parts = planned({.micro_batch = 9});
+  EXPECT_TRUE(parts == planned({.micro_batch = 9}));
   EXPECT_FALSE(parts == all);
   const plan::Plan least = planned({.memory = ByteSize{all.minimum}});
   EXPECT_TRUE(least == planned({.memory = ByteSize{all.minimum}}));
@@ -76,9 +76,9 @@ TEST_F(PlanValue, TheSmallestBudgetDoesNotDependOnTheOneAskedFor) {
   for (const std::uint64_t more : {0, 1, 50'000, 200'000, 500'000, 1'000'000, 50'000'000}) {
     const plan::Plan p = planned({.memory = ByteSize{all.minimum + more}});
     EXPECT_EQ(p.minimum, all.minimum) << more;
-    EXPECT_LE(p.way.budget, all.minimum + more);
-    EXPECT_LE(p.way.seconds, before * 1.0001) << more;
-    before = p.way.seconds;
+    EXPECT_LE(p.chosen.budget, all.minimum + more);
+    EXPECT_LE(p.chosen.seconds, before * 1.0001) << more;
+    before = p.chosen.seconds;
   }
   try {
     planned({.memory = ByteSize{all.minimum - 1}});

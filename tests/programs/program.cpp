@@ -28,7 +28,7 @@ class Digest {
     add(std::as_bytes(std::span(&sum, 1)));
   }
   void add(const std::vector<Variable>& all) {
-    std::array<std::byte, First::kChunk * sizeof(double)> piece;
+    std::array<std::byte, InitialValue::kChunk * sizeof(double)> piece;
     for (const Variable& v : all)
       for (std::uint64_t at = 0; at < v.spec().bytes(); at += piece.size()) {
         const std::span part(piece.data(),
@@ -108,7 +108,7 @@ Outcome run_here(const Program& p) {
     for (auto& t : all) t->compile_step(p);
     if (p.evaluate == "after") all[0]->compile_evaluation(p);
     out.minimum = smallest_budget();
-    out.plan = all[0]->step->plan().way.text();
+    out.plan = all[0]->step->plan().chosen.text();
     if (!p.ask) {
       Digest digest;
       for (std::int64_t epoch = 0; epoch < p.epochs; ++epoch) {

@@ -89,7 +89,7 @@ struct Bag {  // a large table, little else
 nn::GptOptions small_gpt(bool tied) {
   nn::GptOptions o;
   o.vocabulary = kVocabulary;
-  o.places = kLength;
+  o.context = kLength;
   o.layers = 3;
   o.width = 64;
   o.heads = 4;
@@ -148,7 +148,7 @@ Subject make(const std::string& kind, std::uint64_t seed) {
   if (kind == "encoder") {
     nn::EncoderOptions o;
     o.vocabulary = kVocabulary;
-    o.places = kLength;
+    o.context = kLength;
     o.classes = 10;
     o.layers = 2;
     o.width = 64;

@@ -127,13 +127,13 @@ TEST(Tape, GivesRowsWhereTheyAreAllOfIt) {
     tape.watch(x);
     const Tensor y = read(x);
     const Tensor *ys[] = {&y}, *dys[] = {&none}, *xs[] = {&x};
-    RowsGradient rows{most, {}, {}};
+    SparseGradient rows{most, {}, {}};
     tape.gradient_into(ys, dys, xs, {&into, 1}, {&rows, 1});
     EXPECT_NE(bool(into), bool(rows.rows));
     return rows;
   };
   const auto once = [&](const Tensor& x) { return gather(x, ids) * 3.0; };
-  const RowsGradient rows = asked(3, once);
+  const SparseGradient rows = asked(3, once);
   ASSERT_TRUE(rows.rows);
   EXPECT_EQ(rows.indices.to_vector<std::int64_t>(), (std::vector<std::int64_t>{5, 1, 5}));
   EXPECT_EQ(rows.rows.to_vector<float>(), std::vector<float>(24, 3.0f));

@@ -21,7 +21,7 @@ struct Trial {
   std::vector<Variable> all{
       {"small", Tensor::full({7}, 1, DType::f32)},
       {"large", Tensor::full({900, 1000}, 2, DType::f32)},
-      {"later", Spec{{3, 5}, DType::f32}, zeros_first()},
+      {"later", Spec{{3, 5}, DType::f32}, zeros_initially()},
       {"shared", Tensor::full({1000, 3}, 3, DType::f32)},
       {"larger", Tensor::full({1000, 1000}, 4, DType::f32)}};
   Tensor held = all[3].value();

@@ -106,27 +106,27 @@ TEST(StoredHalf, WhatIsAllowedIsUsedOnlyWhereTheBudgetNeedsIt) {
   train(allowed, 1);  // what the process reserves for itself has settled then, and budgets compare
   const Outcome exact = train(kNothingElse, 2), roomy = train(allowed, 2);
   EXPECT_EQ(roomy.last, exact.last);
-  EXPECT_EQ(roomy.plan.way.label, Allow::same_bits);
+  EXPECT_EQ(roomy.plan.chosen.label, Allow::same_bits);
   EXPECT_EQ(roomy.plan.approximate, "");
   EXPECT_LT(roomy.plan.minimum, exact.plan.minimum);
 
   // All that it takes, and what plans held here and the reserve may have grown by.
-  allowed.memory = ByteSize{exact.plan.way.budget + (8 << 20)};
+  allowed.memory = ByteSize{exact.plan.chosen.budget + (8 << 20)};
   EXPECT_EQ(train(allowed, 2).last, exact.last);
   allowed.memory = ByteSize{exact.plan.minimum - 1};
   const Outcome tight = train(allowed, 2);
-  EXPECT_EQ(tight.plan.way.label, Allow::approximate);
-  EXPECT_EQ(tight.plan.way.activations, DType::bf16);
-  EXPECT_NE(tight.plan.way.text().find("activations in bf16"), std::string::npos);
+  EXPECT_EQ(tight.plan.chosen.label, Allow::approximate);
+  EXPECT_EQ(tight.plan.chosen.activations, DType::bf16);
+  EXPECT_NE(tight.plan.chosen.text().find("activations in bf16"), std::string::npos);
   EXPECT_NE(tight.text.find("activations stored in bf16"), std::string::npos) << tight.text;
   EXPECT_NE(tight.plan.json().find("\"label\": \"approximate\""), std::string::npos);
   EXPECT_EQ(tight.first, exact.first);
 }
 
 TEST(StoredHalf, TheFrontierAndTheMenuNameIt) {
-  const auto labelled = [](const std::vector<plan::Way>& ways) {
+  const auto labelled = [](const std::vector<plan::FrontierPoint>& ways) {
     int count = 0;
-    for (const plan::Way& w : ways) {
+    for (const plan::FrontierPoint& w : ways) {
       count += w.label == Allow::approximate;
       EXPECT_EQ(w.label == Allow::approximate, w.activations != DType::f32) << w.text();
     }
@@ -161,7 +161,7 @@ TEST(StoredHalf, EveryBudgetGivesTheSameBits) {
   const Outcome whole = train(kHalf, 3);
   for (const std::int64_t rows : {100, 384}) {
     CompileOptions options = kHalf;
-    options.rows = rows;
+    options.micro_batch = rows;
     const Outcome parts = train(options, 3);
     EXPECT_NEAR(parts.last, whole.last, 1e-6 * whole.last) << rows;
   }

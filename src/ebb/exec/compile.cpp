@@ -76,19 +76,19 @@ bool no_larger(const std::vector<Spec>& a, const std::vector<Spec>& b) {
 }
 
 void check(const CompileOptions& o) {
-  if (o.rows < 0)
+  if (o.micro_batch < 0)
     throw Error(
-        fmt::format("compile: .rows is {}; expected 0 (the planner's choice) or more", o.rows));
-  if (o.rows > 0 && !o.split)
-    throw Error(fmt::format("compile: .rows is {}, but .split = false keeps the batch whole; leave "
+        fmt::format("compile: .micro_batch is {}; expected 0 (the planner's choice) or more", o.micro_batch));
+  if (o.micro_batch > 0 && !o.split)
+    throw Error(fmt::format("compile: .micro_batch is {}, but .split = false keeps the batch whole; leave "
                             "one of them out",
-                            o.rows));
+                            o.micro_batch));
   if (o.allow == Allow::same_bits && o.approximate.activations != DType::f32)
     throw Error(fmt::format("compile: .approximate stores activations in {}, which .allow = "
                             "same_bits forbids; leave one of them out",
                             name(o.approximate.activations)));
-  if (o.allow == Allow::same_bits && o.split_mixed)
-    throw Error("compile: .split_mixed makes another function of the step, which .allow = same_bits "
+  if (o.allow == Allow::same_bits && o.independent_micro_batches)
+    throw Error("compile: .independent_micro_batches makes another function of the step, which .allow = same_bits "
                 "forbids; leave one of them out");
   if (o.plans < 1)
     throw Error(fmt::format("compile: .plans is {}; expected 1 or more", o.plans));
@@ -108,7 +108,7 @@ bool frees_nothing(const std::string& directory) {
   }
 }
 
-// Checked, and without levers that do nothing here: a file in memory is no place to spill to.
+// Checked, and without what does nothing here: a file in memory is no place to spill to.
 CompileOptions settled(CompileOptions o) {
   check(o);
   if (!o.spill || !frees_nothing(spill_directory(o.spill_directory))) return o;
@@ -185,7 +185,7 @@ std::vector<Tensor> to_tensors(const std::vector<Loss>& result) {
 }
 std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
-std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
+std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
   return Compiled::frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)),
                             spec.dealing_bytes());
 }
@@ -329,17 +329,17 @@ class Compiled::State final : public Function {
     }
   }
 
-  std::vector<plan::Way> frontier() {
+  std::vector<plan::FrontierPoint> frontier() {
     const memory::Planning planning;
     const memory::Drawing draws(Functions::all().promise());
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
     const plan::TraceRows traces = traces_of(fn, first, examples);
     keep_plans(1);
     for (;;) {
-      plan::Surroundings around = Functions::all().around(*this);
-      around.spill_memory = spill_memory;
-      around.others += rounding();
-      std::vector<plan::Way> ways = plan::frontier(traces, examples, options, around, machine);
+      plan::Footprint footprint = Functions::all().footprint(*this);
+      footprint.spill_memory = spill_memory;
+      footprint.others += rounding();
+      std::vector<plan::FrontierPoint> ways = plan::frontier(traces, examples, options, footprint, machine);
       if (!runtime::settle()) return ways;
     }
   }
@@ -449,18 +449,18 @@ class Compiled::State final : public Function {
     const memory::Drawing draws(all.promise());  // constants that plans hold
     const std::uint64_t drawn = all.promise().drawn();
     plan::Plan plan;
-    plan::Surroundings around;
+    plan::Footprint footprint;
     std::uint64_t common = 0;
     std::string refusal;  // of the disk; then there may be a way without a file
     for (;;) {
-      around = all.around(*this);
-      around.spill_memory = spill_memory;
-      common = around.reserve + around.batches + around.others;
-      around.others += rounding();
+      footprint = all.footprint(*this);
+      footprint.spill_memory = spill_memory;
+      common = footprint.reserve + footprint.batches + footprint.others;
+      footprint.others += rounding();
       if (data == 0) {  // a batch that the program makes itself, larger than the first or not
-        const std::uint64_t counted = std::min(charge_of(first), around.others);
-        around.others -= counted;
-        around.batches += std::max(charge_of(inputs), counted);
+        const std::uint64_t counted = std::min(charge_of(first), footprint.others);
+        footprint.others -= counted;
+        footprint.batches += std::max(charge_of(inputs), counted);
       }
       o.memory.bytes = Budget::now();
       const Need* const least = inputs == first ? &smallest
@@ -474,7 +474,7 @@ class Compiled::State final : public Function {
         o.spill = false;
       }
       try {
-        plan = plan::make_plan(traces, examples, o, around, machine);
+        plan = plan::make_plan(traces, examples, o, footprint, machine);
       } catch (const plan::Refused& e) {
         note_least(inputs, larger, e.smallest, common, charge_of(e.result_specs));
         if (refusal.empty()) throw;
@@ -493,8 +493,8 @@ class Compiled::State final : public Function {
       } else if (spill > spill_memory) {
         spill_memory = (spill + kMiB / 2 - 1) / (kMiB / 2) * (kMiB / 2);
       } else if (more && Budget::now() == 0) {  // nothing was chosen by it
-        plan::add_to_reserve(plan, runtime::reserve() - around.reserve);
-        common += runtime::reserve() - around.reserve;
+        plan::add_to_reserve(plan, runtime::reserve() - footprint.reserve);
+        common += runtime::reserve() - footprint.reserve;
         break;
       } else if (!more) {
         if (spill) {
@@ -507,7 +507,7 @@ class Compiled::State final : public Function {
     const std::uint64_t constants = all.promise().drawn() - std::min(drawn, all.promise().drawn());
     const bool spills = Spilled(plan).any;
     const std::uint64_t held = constants + charge_of(plan.result_specs);
-    Need need{plan.way.budget - common, held + (spills ? spill_memory : 0), plan.arena,
+    Need need{plan.chosen.budget - common, held + (spills ? spill_memory : 0), plan.arena,
               plan::spilled_variables(plan.programs)};
     note_least(inputs, larger, {plan.minimum, plan.minimum_spills, plan.minimum_uses_file}, common,
                held);
@@ -549,7 +549,7 @@ class Compiled::State final : public Function {
   std::uint64_t spill_memory = kMiB;
 };
 
-std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptions options,
+std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs, CompileOptions options,
                                           trace::Function fn, std::uint64_t dealing) {
   Functions& all = Functions::all();
   const Planning planning;
@@ -558,7 +558,7 @@ std::vector<plan::Way> Compiled::frontier(std::vector<Spec> inputs, CompileOptio
   try {
     all.add(state);
     state.make_room();
-    std::vector<plan::Way> ways = state.frontier();
+    std::vector<plan::FrontierPoint> ways = state.frontier();
     all.remove(state);
     return ways;
   } catch (...) {

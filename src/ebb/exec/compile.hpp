@@ -55,7 +55,7 @@ class Compiled {
   // call, also where another function's coming has this one planned anew.
   const plan::Plan& plan() const;
   const Executor& executor() const;  // until something is planned
-  static std::vector<plan::Way> frontier(std::vector<Spec> inputs, CompileOptions options,
+  static std::vector<plan::FrontierPoint> frontier(std::vector<Spec> inputs, CompileOptions options,
                                          trace::Function fn, std::uint64_t dealing = 0);
 
  private:
@@ -65,7 +65,7 @@ class Compiled {
   std::unique_ptr<State> state_;
 };
 
-std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
+std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
 
 std::vector<Tensor> to_tensors(const Loss& result);
 std::vector<Tensor> to_tensors(const std::vector<Loss>& result);
@@ -125,10 +125,10 @@ auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
 // time, from the smallest budget that is not refused to the one from which on more memory gains
 // nothing. Nothing runs and nothing is taken for it; `options.memory` is not looked at.
 //
-//   for (const plan::Way& w : frontier(data.spec(), {}, fn))
+//   for (const plan::FrontierPoint& w : frontier(data.spec(), {}, fn))
 //     std::cout << w.budget << " bytes, " << w.seconds << " s a step: " << w.text() << '\n';
 template <class Fn>
-std::vector<plan::Way> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
+std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
   return exec::frontier(spec, options, exec::on_batch(std::move(fn)));
 }
 

@@ -181,8 +181,8 @@ std::uint64_t Functions::most_arena(const Function& function, const Need& need) 
   return all > others ? all - others : 0;
 }
 
-plan::Surroundings Functions::around(const Function& function) const {
-  plan::Surroundings a;
+plan::Footprint Functions::footprint(const Function& function) const {
+  plan::Footprint a;
   a.reserve = a.runtime = runtime::reserve();
   a.batches = std::max(data::promise().bytes(), data::promise().drawn());
   a.others = shared() - a.reserve - a.batches + beside(function, false);

@@ -78,7 +78,7 @@ class Functions {
   void make(Function& function, const std::function<void(bool smallest)>& plan);
 
   // What stands around a plan of the function, and how much of that is shared or others'.
-  plan::Surroundings around(const Function& function) const;
+  plan::Footprint footprint(const Function& function) const;
   std::uint64_t beside(const Function& function, bool least) const;
   // The smallest budget for all of them.
   std::uint64_t minimum() const;

@@ -32,7 +32,7 @@ struct SpillSlot {
   bool two_generations = false;
   // What it holds until it is written, so that no first values need to be: null is nothing. The
   // elements are of `size` bytes.
-  std::shared_ptr<const First> first = {};  // one that lasts
+  std::shared_ptr<const InitialValue> first = {};  // one that lasts
   std::uint64_t size = 4;
 };
 

@@ -121,7 +121,7 @@ void SpillStore::lay_out(std::span<const SpillSlot> given, const Layout& layout)
     const std::uint64_t bytes = given[i].bytes, count = granules(bytes), area = up(bytes, kPage);
     const bool two = given[i].two_generations;
     Granule* const second = two ? free_granules + count : free_granules;
-    const First* const first = given[i].first.get();
+    const InitialValue* const first = given[i].first.get();
     slots_[i] = {bytes, offset, area, count, {free_granules, second}, two ? free_turns : nullptr,
                  first, given[i].size};
     if (first) firsts_.push_back(given[i].first);

@@ -74,7 +74,7 @@ class SpillStore {
     std::uint64_t bytes, offset, area, granules;  // area: of a generation, in the file
     Granule* generation[2];                       // the same one twice where there is only one
     Turn* turns;                                  // none where there is only one
-    const First* first;                           // held by firsts_
+    const InitialValue* first;                           // held by firsts_
     std::uint64_t size;                           // of its elements
   };
 
@@ -118,7 +118,7 @@ class SpillStore {
   std::string directory_;
   File file_;
   int slot_count_;
-  std::vector<std::shared_ptr<const First>> firsts_;
+  std::vector<std::shared_ptr<const InitialValue>> firsts_;
   memory::Buffer tables_, bounces_;
   Slot* slots_ = nullptr;
   std::array<std::byte*, kMostThreads> bounce_{};  // of a granule, one a thread

@@ -7,7 +7,7 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{64} << 10;  // a multiple of First::kChunk elements
+constexpr std::size_t kChunk = std::size_t{64} << 10;  // a multiple of InitialValue::kChunk elements
 constexpr std::size_t kMostChunks = 16;                // at once
 
 void copy_in(const Variable& v, Spill& file, int slot, std::span<std::byte> through = {}) {
@@ -55,7 +55,7 @@ void Store::refresh(std::span<std::byte> through) {
   try {
     for (std::size_t i = 0; i < variables_.size(); ++i) {
       const Variable& v = variables_[i];
-      if (!v.kept_by(this) || (dirty_[i] && v.in_memory())) {
+      if (!v.backed_by(this) || (dirty_[i] && v.in_memory())) {
         copy_in(v, *file_, static_cast<int>(i), through);
         any = true;
       }
@@ -67,7 +67,7 @@ void Store::refresh(std::span<std::byte> through) {
   }
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     dirty_[i] = false;
-    if (!variables_[i].kept_by(this)) {
+    if (!variables_[i].backed_by(this)) {
       variables_[i].give_to(shared_from_this());
     } else if (variables_[i].in_memory()) {
       variables_[i].forget();

@@ -12,7 +12,7 @@
 
 namespace ebb::exec {
 
-class Store final : public Variable::Keeper, public std::enable_shared_from_this<Store> {
+class Store final : public Variable::Backing, public std::enable_shared_from_this<Store> {
  public:
   // Slots 0 … of the file are the variables', the rest the activations'.
   Store(const SpillOptions& options, std::vector<Variable> variables,

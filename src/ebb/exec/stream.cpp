@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 
 namespace ebb::exec {
 namespace {
@@ -17,12 +17,12 @@ Stream::Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std
                ops::Ins in, ops::Outs out)
     : op_(call.op),
       cut_from_(stream.cut_from),
-      by_rows_(stream.by_rows),
+      whole_rows_(stream.whole_rows),
       memory_(stream.memory),
       in_(in.begin(), in.end()),
       out_(out.begin(), out.end()) {
   const Spec& whole = *out[0].spec;
-  units_ = by_rows_ ? whole.shape[0] : whole.size();
+  units_ = whole_rows_ ? whole.shape[0] : whole.size();
   piece_ = stream.piece / (whole.size() / units_);
   std::uint64_t offset = 0;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -38,11 +38,11 @@ Stream::Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std
 }
 
 std::uint64_t Stream::unit(const Spec& spec) const {
-  return by_rows_ ? spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]) : size_of(spec.dtype);
+  return whole_rows_ ? spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]) : size_of(spec.dtype);
 }
 
 void Stream::shape(Spec& spec, std::int64_t units) const {
-  if (!by_rows_) {
+  if (!whole_rows_) {
     spec.shape = Shape{units};
     return;
   }
@@ -94,7 +94,7 @@ void Stream::run(Spill& file, ops::Ins in, ops::Outs out, std::span<std::byte> m
     if ((piece + 1) * piece_ < units_) fetch(file, piece + 1, memory.data());
     for (const Array& a : arrays_) file.wait(a.reads[turn(piece)]);
     cut(piece, in, out, memory.data());
-    const ops::AnyOp op = by_rows_ ? trace::at_row(op_, piece * piece_) : op_;
+    const ops::AnyOp op = whole_rows_ ? trace::at_row(op_, piece * piece_) : op_;
     op.type().run(op.attributes(), in_, out_, memory.subspan(memory_));
     for (Array& a : arrays_)
       a.writes[turn(piece)] =

@@ -42,7 +42,7 @@ class Stream {
 
   ops::AnyOp op_;
   std::size_t cut_from_;
-  bool by_rows_;
+  bool whole_rows_;
   std::int64_t piece_, units_;  // elements or rows of a piece, and of all
   std::uint64_t memory_;        // bytes of all pieces; what follows is the op's
   std::vector<Array> arrays_;

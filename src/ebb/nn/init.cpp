@@ -25,7 +25,7 @@ double fan(std::int64_t n) { return static_cast<double>(std::max<std::int64_t>(n
 
 // Draws are counted, so that any part of a parameter can be made by itself: in f32, then rounded to
 // its own type.
-class Drawn final : public First {
+class Drawn final : public InitialValue {
  public:
   Drawn(Initialiser first, DType dtype, std::uint64_t seed, std::uint64_t stream)
       : first_(first), dtype_(dtype), seed_(seed), stream_(stream) {}

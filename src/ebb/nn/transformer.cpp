@@ -34,7 +34,7 @@ const Options& checked(const char* layer, const Options& o) {
                             "least one place",
                             layer, o.window));
   if (o.rotary && o.width / o.heads % 2 != 0)
-    throw Error(fmt::format("{}: rotary places need heads of even width, found {}", layer,
+    throw Error(fmt::format("{}: rotary positions need heads of even width, found {}", layer,
                             o.width / o.heads));
   return o;
 }
@@ -53,13 +53,13 @@ Tensor dropped(const Tensor& x, double rate) {
   return training() && rate > 0 ? dropout(x, rate) : x;
 }
 
-Tensor place_rows(const Embedding& places, std::int64_t length, const char* model) {
-  const std::int64_t known = places.weight.spec().shape[0];
+Tensor position_rows(const Embedding& positions, std::int64_t length, const char* model) {
+  const std::int64_t known = positions.weight.spec().shape[0];
   if (length > known)
-    throw Error(fmt::format("{}: the text has {} places, the model knows {}; cut the text or build "
+    throw Error(fmt::format("{}: the text has {} positions, the model knows {}; cut the text or build "
                             "the model with more",
                             model, length, known));
-  return length == known ? places.weight.value() : slice(places.weight, 0, 0, length);
+  return length == known ? positions.weight.value() : slice(positions.weight, 0, 0, length);
 }
 
 std::vector<TransformerBlock> blocks(const Init& init, const Options& o) {
@@ -71,7 +71,7 @@ std::vector<TransformerBlock> blocks(const Init& init, const Options& o) {
 
 void check_ids(const char* model, const Tensor& ids) {
   if (ids.rank() != 2)
-    throw Error(fmt::format("{}: ids are {}, expected (batch, places)", model, to_string(ids.spec())));
+    throw Error(fmt::format("{}: ids are {}, expected (batch, length)", model, to_string(ids.spec())));
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ std::int64_t TransformerOptions::hidden_width() const {
 GptOptions GptOptions::llama() {
   GptOptions o;
   o.vocabulary = 32000;
-  o.places = 2048;
+  o.context = 2048;
   o.kv_heads = 4;
   o.bias = false;
   o.rotary = true;
@@ -198,7 +198,7 @@ Gpt::Gpt(const Init& init, const GptOptions& o)
       tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),
       layers(blocks(init, o)),
       norm(init / "norm", o) {
-  if (!o.rotary) places.emplace(init / "places", o.places, o.width, normal(0, kFirstDeviation));
+  if (!o.rotary) positions.emplace(init / "places", o.context, o.width, normal(0, kFirstDeviation));
   if (!o.tied)
     head.emplace(init / "head", o.width, o.vocabulary,
                  DenseOptions{.bias = false, .first = normal(0, kFirstDeviation)});
@@ -207,7 +207,7 @@ Gpt::Gpt(const Init& init, const GptOptions& o)
 Tensor Gpt::states(const Tensor& ids) const {
   check_ids("Gpt", ids);
   Tensor x = tokens(ids);
-  if (places) x = x + place_rows(*places, ids.dim(1), "Gpt");
+  if (positions) x = x + position_rows(*positions, ids.dim(1), "Gpt");
   x = dropped(x, options.dropout);
   for (const TransformerBlock& layer : layers) x = layer(x);
   return norm(x);
@@ -222,19 +222,19 @@ Loss Gpt::loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions 
 EncoderClassifier::EncoderClassifier(const Init& init, const EncoderOptions& o)
     : options(o),
       tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),
-      places(init / "places", o.places, o.width, normal(0, kFirstDeviation)),
+      positions(init / "places", o.context, o.width, normal(0, kFirstDeviation)),
       layers(blocks(init, o)),
       norm(init / "norm", o),
       head(init / "head", o.width, o.classes) {}
 
 Tensor EncoderClassifier::operator()(const Tensor& ids, const Tensor& mask) const {
   check_ids("EncoderClassifier", ids);
-  Tensor x = tokens(ids) + place_rows(places, ids.dim(1), "EncoderClassifier");
+  Tensor x = tokens(ids) + position_rows(positions, ids.dim(1), "EncoderClassifier");
   x = dropped(x, options.dropout);
   for (const TransformerBlock& layer : layers) x = layer(x, mask);
   x = norm(x);
   if (!mask) return head(mean(x, {1}));
-  const Tensor counts = expand_dims(cast(mask, x.dtype()), 2);  // (batch, places, 1)
+  const Tensor counts = expand_dims(cast(mask, x.dtype()), 2);  // (batch, length, 1)
   return head(sum(x * counts, {1}) / maximum(sum(counts, {1}), Tensor::scalar(1, x.dtype())));
 }
 

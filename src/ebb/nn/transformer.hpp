@@ -2,7 +2,7 @@
 //
 //   nn::Gpt gpt(nn::Init(1), nn::GptOptions::gpt2());          // 124 M parameters
 //   adam.minimize(gpt.loss(b["ids"], b["next"]));              // logits are never written down
-//   Tensor logits = gpt(ids);                                  // (batch, places, vocabulary)
+//   Tensor logits = gpt(ids);                                  // (batch, length, vocabulary)
 //
 // Parameters are named as people know them: layers.0.attn.q_proj.weight.
 #pragma once
@@ -27,7 +27,7 @@ struct TransformerOptions {
   std::int64_t window = 0;     // how far a place looks back; 0: all the way
   bool causal = true;          // a place sees itself and those before it
   bool bias = true;            // in the products
-  bool rotary = false;         // places told by rotating queries and keys
+  bool rotary = false;         // positions told by rotating queries and keys
   double rotary_base = 10000;
   Norm norm = Norm::layer;
   Gate gate = Gate::gelu_tanh;
@@ -40,12 +40,12 @@ struct TransformerOptions {
   bool operator==(const TransformerOptions&) const = default;
 };
 
-struct MultiHeadAttention {  // (batch, places, width) → the same
+struct MultiHeadAttention {  // (batch, length, width) → the same
   TransformerOptions options;
   Scope::Id scope;
   Dense q_proj, k_proj, v_proj, o_proj;
   MultiHeadAttention(const Init& init, const TransformerOptions& options);
-  // `mask` (batch, places), bool: which places may be looked at. `memory`: what is looked at instead
+  // `mask` (batch, length), bool: which positions may be looked at. `memory`: what is looked at instead
   // of x itself (cross-attention).
   Tensor operator()(const Tensor& x, const Tensor& mask = {}, const Tensor& memory = {}) const;
   void each(auto&& f) {
@@ -103,7 +103,7 @@ struct GptOptions {
   using Gate = TransformerOptions::Gate;
 
   std::int64_t vocabulary = 50304;
-  std::int64_t places = 1024;  // learned ones; with rotary places, none are
+  std::int64_t context = 1024;  // learned ones; with rotary positions, none are
   int layers = 12;
   std::int64_t width = 768, heads = 12, kv_heads = 0, hidden = 0, window = 0;
   bool causal = true, bias = true, rotary = false;
@@ -118,22 +118,22 @@ struct GptOptions {
   operator TransformerOptions() const;  // those of a block
 };
 
-struct Gpt {  // ids (batch, places) → logits (batch, places, vocabulary)
+struct Gpt {  // ids (batch, length) → logits (batch, length, vocabulary)
   GptOptions options;
   Embedding tokens;
-  std::optional<Embedding> places;
+  std::optional<Embedding> positions;
   std::vector<TransformerBlock> layers;
   Norm norm;
   std::optional<Dense> head;
   Gpt(const Init& init, const GptOptions& options);
 
-  Tensor states(const Tensor& ids) const;  // (batch, places, width), normalised
+  Tensor states(const Tensor& ids) const;  // (batch, length, width), normalised
   Tensor operator()(const Tensor& ids) const;
   // Cross-entropy of the next tokens, in tiles: logits are never held.
   Loss loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions how = {}) const;
   void each(auto&& f) {
     f("tokens", tokens);
-    if (places) f("places", *places);
+    if (positions) f("places", *positions);
     f("layers", layers);
     f("norm", norm);
     if (head) f("head", *head);
@@ -147,7 +147,7 @@ struct EncoderOptions {  // as GptOptions
   using Norm = TransformerOptions::Norm;
   using Gate = TransformerOptions::Gate;
 
-  std::int64_t vocabulary = 30522, places = 512, classes = 2;
+  std::int64_t vocabulary = 30522, context = 512, classes = 2;
   int layers = 12;
   std::int64_t width = 768, heads = 12, kv_heads = 0, hidden = 0, window = 0;
   bool causal = false, bias = true, rotary = false;
@@ -159,11 +159,11 @@ struct EncoderOptions {  // as GptOptions
   operator TransformerOptions() const;
 };
 
-// ids (batch, places)[, mask of the places that count] → logits (batch, classes), from the mean over
-// those places.
+// ids (batch, length)[, mask of the positions that count] → logits (batch, classes), from the mean over
+// those positions.
 struct EncoderClassifier {
   EncoderOptions options;
-  Embedding tokens, places;
+  Embedding tokens, positions;
   std::vector<TransformerBlock> layers;
   Norm norm;
   Dense head;
@@ -171,7 +171,7 @@ struct EncoderClassifier {
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
   void each(auto&& f) {
     f("tokens", tokens);
-    f("places", places);
+    f("places", positions);
     f("layers", layers);
     f("norm", norm);
     f("head", head);

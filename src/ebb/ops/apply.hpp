@@ -107,11 +107,11 @@ struct Erased {
       return 0;
     }
   }
-  static Rows rows(const void* op, const Carried& batch, int output) {
-    if constexpr (requires { &Op::rows; }) {
-      return self(op).rows(batch, output);
+  static BatchRule batch_rule(const void* op, const BatchInputs& batch, int output) {
+    if constexpr (requires { &Op::batch_rule; }) {
+      return self(op).batch_rule(batch, output);
     } else {
-      return Rows::mixed;
+      return BatchRule::mixed;
     }
   }
 
@@ -129,9 +129,9 @@ struct Erased {
       return 1;
     }
   }
-  static Covered covered(const void* op) {
-    if constexpr (requires { &Op::covered; }) {
-      return self(op).covered();
+  static Subsumed subsumes(const void* op) {
+    if constexpr (requires { &Op::subsumes; }) {
+      return self(op).subsumes();
     } else {
       return {};
     }
@@ -151,7 +151,7 @@ struct Erased {
   static constexpr bool kGrad = requires { &Op::grad; };
   static constexpr bool kView = requires { &Op::view; };
   static constexpr bool kTiled = requires { &Op::least_scratch; };
-  static constexpr bool kCovers = requires { &Op::covered; };
+  static constexpr bool kCovers = requires { &Op::subsumes; };
 
   struct Registered : OpType {
     Registered()
@@ -169,10 +169,10 @@ struct Erased {
                  &Erased::equal,
                  kView ? &Erased::view : nullptr,
                  &Erased::overwrites,
-                 &Erased::rows,
+                 &Erased::batch_rule,
                  kOnce,
                  kElementwise,
-                 kCovers ? &Erased::covered : nullptr,
+                 kCovers ? &Erased::subsumes : nullptr,
                  kTiled ? &Erased::least_scratch : nullptr,
                  &Erased::slowdown,
                  &Erased::going_on} {

@@ -307,10 +307,10 @@ SecondOrder::Result second_order(const SecondOrder& second, Back& b, const Tenso
 
 }  // namespace
 
-Rows AttentionAttributes::rows_of(const Carried& batch) const {
+BatchRule AttentionAttributes::rows_of(const BatchInputs& batch) const {
   std::uint32_t all = (1u << batch.in.size()) - 1;
   const std::uint32_t key = dropout > 0 ? 1u << (batch.in.size() - 1) : 0;
-  return (batch.carry | key) == all && batch.sums == 0 ? Rows::apart : Rows::mixed;
+  return (batch.carry | key) == all && batch.sums == 0 ? BatchRule::per_example : BatchRule::mixed;
 }
 
 // ---- forward ----

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -41,7 +41,7 @@ struct AttentionAttributes {
   std::size_t parts() const { return fused ? 1 : 3; }
   std::size_t extras() const { return (masked ? 1u : 0u) + (dropout > 0 ? 1u : 0u); }
   // Where all inputs carry the batch; the key, which knows the rows, may count as doing so or not.
-  Rows rows_of(const Carried& batch) const;
+  BatchRule rows_of(const BatchInputs& batch) const;
 };
 
 struct AttentionOp : AttentionAttributes {  // q, k, v | qkv → out, levels: (batch, heads, T, 2)
@@ -53,7 +53,7 @@ struct AttentionOp : AttentionAttributes {  // q, k, v | qkv → out, levels: (b
   void run(Ins in, Out out, Out levels, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rows_of(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rows_of(batch); }
 };
 
 // The ways back take out, levels and the gradient of out after the first inputs. Their own gradient
@@ -68,7 +68,7 @@ struct AttentionBackward : AttentionAttributes {  // → dq, dk, dv
   void run(Ins in, Out dq, Out dk, Out dv, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rows_of(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rows_of(batch); }
 };
 
 struct AttentionFusedBackward : AttentionAttributes {  // → dqkv
@@ -80,7 +80,7 @@ struct AttentionFusedBackward : AttentionAttributes {  // → dqkv
   void run(Ins in, Out dqkv, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rows_of(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rows_of(batch); }
 };
 
 struct RotaryOp {  // x (batch, positions, …)
@@ -94,8 +94,8 @@ struct RotaryOp {  // x (batch, positions, …)
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1) | rule::linear(batch, 0b1);
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1) | rule::linear(batch, 0b1);
   }
   std::uint32_t overwrites(int) const { return 0b1; }
 };

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -68,7 +68,7 @@ struct BatchNormOp {
     }
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b00001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b00001); }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 

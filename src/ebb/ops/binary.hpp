@@ -5,7 +5,7 @@
 
 #include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -36,7 +36,7 @@ constexpr const char* name_of(kernels::Binary f) {
 }
 
 // Of sums: their sum and difference, and what a factor makes of them.
-inline Rows rows_of_sums(kernels::Binary f, const Carried& batch) {
+inline BatchRule rows_of_sums(kernels::Binary f, const BatchInputs& batch) {
   using enum kernels::Binary;
   const bool scales = f == mul || (f == div && is_float(batch.in[0].dtype));
   return rule::linear(batch, 0b11, f == add || f == sub) | rule::linear(batch, 0b01, scales) |
@@ -71,7 +71,7 @@ struct BinaryOp {  // y = f(a, b)
   void run(In a, In b, Out y, Scratch) const;
   Needs needs(int input) const { return binary_detail::needs_of(kFunction, input); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::broadcast(batch) | binary_detail::rows_of_sums(kFunction, batch);
   }
   std::uint32_t overwrites(int) const { return 0b11; }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -17,7 +17,7 @@ struct Cast {  // y = x in another type; the gradient is cast back
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::broadcast(batch) | rule::linear(batch, 0b1, is_float(to));
   }
 };

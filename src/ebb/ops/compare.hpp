@@ -3,7 +3,7 @@
 
 #include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -43,7 +43,7 @@ struct CompareOp {  // of two tensors of one type, any; gives bools
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;
-  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::broadcast(batch); }
   std::uint32_t overwrites(int) const { return 0b11; }
 };
 
@@ -55,7 +55,7 @@ struct LogicOp {  // of bools
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;
-  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::broadcast(batch); }
   std::uint32_t overwrites(int) const { return 0b11; }
 };
 
@@ -69,7 +69,7 @@ struct Where {  // y = condition ? a : b. Kept: the condition
   void run(In condition, In a, In b, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::broadcast(batch); }
   std::uint32_t overwrites(int) const { return 0b111; }
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -16,9 +16,9 @@ struct DropoutOp {  // x, key (ops/random.hpp): y = x / (1 - rate) where kept, e
   void run(In x, In key, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     // The key, which knows the rows, may count as carrying the batch or not.
-    return batch.carries(0) && batch.sums == 0 ? Rows::apart : Rows::mixed;
+    return batch.carries(0) && batch.sums == 0 ? BatchRule::per_example : BatchRule::mixed;
   }
   std::uint32_t overwrites(int) const { return 0b1; }
 };

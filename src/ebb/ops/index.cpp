@@ -110,7 +110,7 @@ void Gather::run(In x, In indices, Out y, Scratch) const {
 }
 
 void Gather::grad(Back& b) const {
-  if (!b.wants(0) || (axis == 0 && b.give_rows(0, b.in(1), b.d()))) return;
+  if (!b.wants(0) || (axis == 0 && b.give_sparse(0, b.in(1), b.d()))) return;
   b.give(0, scatter_add_along(b.in(1), b.d(), axis, b.in_spec(0).shape[axis], b.take(0)));
 }
 
@@ -168,12 +168,12 @@ void ScatterAdd::run(Ins in, Out y, Scratch scratch) const {
   });
 }
 
-std::optional<std::uint32_t> ScatterAdd::cut_by_rows(Specs in) const {
+std::optional<std::uint32_t> ScatterAdd::row_block_inputs(Specs in) const {
   if (axis != 0 || is_half(in[1].dtype)) return {};
   return overwrites(0);
 }
 
-void ScatterAdd::run_some_rows(Ins in, Out rows, std::int64_t first, Scratch) const {
+void ScatterAdd::run_row_block(Ins in, Out rows, std::int64_t first, Scratch) const {
   const layout::Along a(rows.shape(), 0);
   with_indices(name, in[0], size, "a table of", *rows.spec, 0, [&](auto* all, std::size_t count) {
     start(in, accumulate, rows);

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -21,8 +21,8 @@ struct Gather {  // x (front…, n, rest…), indices (i…) → (front…, i…
   void run(In x, In indices, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b10, axis == 0) | rule::apart(batch, 0b01, axis > 0) |
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b10, axis == 0) | rule::per_example(batch, 0b01, axis > 0) |
            rule::linear(batch, 0b01);
   }
 };
@@ -41,15 +41,15 @@ struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accu
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     const std::uint32_t sum = overwrites(0);
-    return rule::summed(batch, 0b011, sum, axis == 0) | rule::apart(batch, 0b010 | sum, axis > 0) |
+    return rule::summed(batch, 0b011, sum, axis == 0) | rule::per_example(batch, 0b010 | sum, axis > 0) |
            rule::linear(batch, 0b010 | sum);
   }
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
-  std::optional<std::uint32_t> cut_by_rows(Specs in) const;  // ebb/ops/some_rows.hpp
-  std::size_t some_rows_scratch(Specs, std::int64_t) const { return 0; }
-  void run_some_rows(Ins in, Out rows, std::int64_t first, Scratch) const;
+  std::optional<std::uint32_t> row_block_inputs(Specs in) const;  // ebb/ops/row_block.hpp
+  std::size_t row_block_scratch(Specs, std::int64_t) const { return 0; }
+  void run_row_block(Ins in, Out rows, std::int64_t first, Scratch) const;
 };
 
 struct TakeAlong {  // y[…, j, …] = x[…, indices[…, j, …], …]; shapes agree beside the axis
@@ -62,8 +62,8 @@ struct TakeAlong {  // y[…, j, …] = x[…, indices[…, j, …], …]; shape
   void run(In x, In indices, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b11, axis > 0) | rule::linear(batch, 0b01);
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b11, axis > 0) | rule::linear(batch, 0b01);
   }
 };
 
@@ -79,9 +79,9 @@ struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j,
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     const std::uint32_t sum = overwrites(0);
-    return rule::summed(batch, 0b011, sum, axis == 0) | rule::apart(batch, 0b011 | sum, axis > 0) |
+    return rule::summed(batch, 0b011, sum, axis == 0) | rule::per_example(batch, 0b011 | sum, axis > 0) |
            rule::linear(batch, 0b010 | sum);
   }
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
@@ -95,7 +95,7 @@ struct OneHot {  // ids (i…) → (i…, depth): 1 at the id, 0 elsewhere; no g
   Spec shape(const Spec& ids) const;
   Cost cost(const Spec& ids) const;
   void run(In ids, Out y, Scratch) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
 }  // namespace ebb::ops

@@ -140,9 +140,9 @@ void Linear::run(Ins in, Out y, Scratch scratch) const {
 Needs Linear::needs(int input) const {
   return needs_of(input, activation == Activation::none ? Needs::nothing() : Needs::output());
 }
-Rows Linear::rows(const Carried& batch, int) const {
+BatchRule Linear::batch_rule(const BatchInputs& batch, int) const {
   const bool product = activation == Activation::none && batch.in.size() == 2;
-  return rule::by_rows(batch, 0b001) | rule::linear(batch, 0b001, product) |
+  return rule::along_last_axis(batch, 0b001) | rule::linear(batch, 0b001, product) |
          rule::linear(batch, 0b010, product);
 }
 void Linear::grad(Back& back) const {

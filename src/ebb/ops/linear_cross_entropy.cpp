@@ -202,10 +202,10 @@ void LinearCrossEntropyBackward::run(Ins in, Out dweight, Out dx, Out sum, Out c
       });
 }
 
-Rows LinearCrossEntropyBackward::rows(const Carried& batch, int output) const {
+BatchRule LinearCrossEntropyBackward::batch_rule(const BatchInputs& batch, int output) const {
   const bool rows = batch.carry == 0b101 && batch.in[0].rank() > 1 && (batch.sums & 0b1111) == 0;
-  if (!rows || (batch.sums & overwrites(output)) != overwrites(output)) return Rows::mixed;
-  return output == 1 ? Rows::apart : Rows::summed;
+  if (!rows || (batch.sums & overwrites(output)) != overwrites(output)) return BatchRule::mixed;
+  return output == 1 ? BatchRule::per_example : BatchRule::summed;
 }
 
 AnyOp LinearCrossEntropyBackward::going_on(Specs, int output) const {
@@ -213,7 +213,7 @@ AnyOp LinearCrossEntropyBackward::going_on(Specs, int output) const {
   return any_op(LinearCrossEntropyBackward{targets, dweight_so_far, true});
 }
 
-Covered LinearCrossEntropyBackward::covered() const {
+Subsumed LinearCrossEntropyBackward::subsumes() const {
   const LinearCrossEntropy op{targets};
   return {.op = {op_type<LinearCrossEntropy>(), &op}, .inputs = 3, .from = 2};
 }
@@ -263,13 +263,13 @@ Cost LinearCrossEntropyDweight::cost(Specs in) const {
           static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes()),
           Work::product};
 }
-std::size_t LinearCrossEntropyDweight::some_rows_scratch(Specs in, std::int64_t some) const {
+std::size_t LinearCrossEntropyDweight::row_block_scratch(Specs in, std::int64_t some) const {
   auto s = sizes(in[0], in[1], true);
   s.classes = static_cast<std::size_t>(some);
   return kernels::linear_dweight_scratch(s);
 }
 
-void LinearCrossEntropyDweight::run_some_rows(Ins in, Out dweight, std::int64_t first,
+void LinearCrossEntropyDweight::run_row_block(Ins in, Out dweight, std::int64_t first,
                                               Scratch scratch) const {
   const auto s = sizes(*in[0].spec, *in[1].spec, true);
   const auto all_classes = static_cast<std::size_t>(classes);

@@ -28,7 +28,7 @@ struct LinearCrossEntropy {
     return Needs::input(0) | Needs::input(1) | Needs::input(2);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::summed(batch, 0b101, overwrites(0), batch.in[0].rank() > 1);
   }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b1000 : 0; }
@@ -55,17 +55,17 @@ struct LinearCrossEntropyBackward {
     return Needs::input(0) | Needs::input(1) | Needs::input(2) | Needs::input(3);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const {
     if (output == 2 && sum_so_far) return 0b10000u << dweight_so_far;
     return output == 0 && dweight_so_far ? 0b10000 : 0;
   }
   AnyOp going_on(Specs in, int output) const;
-  Covered covered() const;
+  Subsumed subsumes() const;
 };
 
 // The two halves of the op above, for whoever needs dweight later, or never as a whole; a pass puts
-// them in its place (ebb/trace/by_rows.hpp). Together they make the logits once more than it does.
+// them in its place (ebb/trace/gradient_blocks.hpp). Together they make the logits once more than it does.
 //
 // x, weight, labels, gradient of the sum () → dx, sum, count, row sums (rows, 2).
 struct LinearCrossEntropyDx {
@@ -93,12 +93,12 @@ struct LinearCrossEntropyDweight {
   bool operator==(const LinearCrossEntropyDweight&) const = default;
   Spec shape(Specs in) const;
   Cost cost(Specs in) const;
-  std::size_t scratch(Specs in) const { return some_rows_scratch(in, in[1].shape[0]); }
-  void run(Ins in, Out dweight, Scratch scratch) const { run_some_rows(in, dweight, 0, scratch); }
+  std::size_t scratch(Specs in) const { return row_block_scratch(in, in[1].shape[0]); }
+  void run(Ins in, Out dweight, Scratch scratch) const { run_row_block(in, dweight, 0, scratch); }
   std::uint32_t overwrites(int) const { return dweight_so_far ? 0b100000 : 0; }
-  std::optional<std::uint32_t> cut_by_rows(Specs) const { return 0b10 | overwrites(0); }
-  std::size_t some_rows_scratch(Specs in, std::int64_t classes) const;
-  void run_some_rows(Ins in, Out dweight, std::int64_t first, Scratch scratch) const;
+  std::optional<std::uint32_t> row_block_inputs(Specs) const { return 0b10 | overwrites(0); }
+  std::size_t row_block_scratch(Specs in, std::int64_t classes) const;
+  void run_row_block(Ins in, Out dweight, std::int64_t first, Scratch scratch) const;
 };
 
 }  // namespace ebb::ops

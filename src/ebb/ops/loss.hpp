@@ -18,7 +18,7 @@
 
 #include "ebb/kernels/loss.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -73,7 +73,7 @@ struct SparseCrossEntropy {
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::nothing();
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
@@ -93,7 +93,7 @@ struct SparseCrossEntropyBackward {
     return input == 0 ? both | Needs::input(2) : both;
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b011); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b011); }
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
@@ -111,7 +111,7 @@ struct CrossEntropy {
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
@@ -126,7 +126,7 @@ struct CrossEntropyBackward {
   void run(In logits, In targets, In dsum, Out dlogits, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b011); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b011); }
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
@@ -162,7 +162,7 @@ struct PairLoss {
     return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
   AnyOp going_on(Specs in, int output) const;
 };
@@ -177,7 +177,7 @@ struct PairLossBackward {  // x, t, gradient of the sum () → gradient of x
   void run(In x, In t, In dsum, Out dx, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b011); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b011); }
   std::uint32_t overwrites(int) const { return 0b011; }
 };
 

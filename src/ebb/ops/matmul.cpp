@@ -194,7 +194,7 @@ void Matmul::run(Ins in, Out y, Scratch scratch) const {
   }
 }
 
-std::optional<std::uint32_t> Matmul::cut_by_rows(Specs in) const {
+std::optional<std::uint32_t> Matmul::row_block_inputs(Specs in) const {
   if (in[0].rank() != 2 || in[1].rank() != 2 || is_half(shape(in).dtype)) return {};
   return (transpose_a ? 0u : 0b001u) | overwrites(0);
 }
@@ -202,7 +202,7 @@ std::optional<std::uint32_t> Matmul::cut_by_rows(Specs in) const {
 namespace {
 
 // `rows` of the product of two matrices, the first of which is whole where it is transposed.
-Gemm some_rows(const Matmul& op, const Spec& a, const Spec& b, std::int64_t rows, DType y) {
+Gemm row_block(const Matmul& op, const Spec& a, const Spec& b, std::int64_t rows, DType y) {
   Gemm g = products_of(op, a, b, {{rows, sides(b, op.transpose_b).columns}, y}).batch.first;
   g.m = static_cast<std::size_t>(rows);
   return g;
@@ -210,15 +210,15 @@ Gemm some_rows(const Matmul& op, const Spec& a, const Spec& b, std::int64_t rows
 
 }  // namespace
 
-std::size_t Matmul::some_rows_scratch(Specs in, std::int64_t rows) const {
-  return kernels::gemm_scratch(some_rows(*this, in[0], in[1], rows, shape(in).dtype));
+std::size_t Matmul::row_block_scratch(Specs in, std::int64_t rows) const {
+  return kernels::gemm_scratch(row_block(*this, in[0], in[1], rows, shape(in).dtype));
 }
 
-void Matmul::run_some_rows(Ins in, Out rows, std::int64_t first, Scratch scratch) const {
+void Matmul::run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const {
   if (rows.size() == 0) return;
   if (accumulate && in[2].data != rows.data)
     std::memcpy(rows.data, in[2].data, rows.spec->bytes());
-  Gemm g = some_rows(*this, *in[0].spec, *in[1].spec, rows.shape()[0], rows.dtype());
+  Gemm g = row_block(*this, *in[0].spec, *in[1].spec, rows.shape()[0], rows.dtype());
   const std::size_t column = static_cast<std::size_t>(first) * size_of(in[0].dtype());
   g.a.data = in[0].as<std::byte>() + (transpose_a ? column : 0);
   g.b.data = in[1].data;
@@ -228,11 +228,11 @@ void Matmul::run_some_rows(Ins in, Out rows, std::int64_t first, Scratch scratch
 
 // Along leading axes as in broadcasting; of two matrices, the rows of a are the product's, and a sum
 // over the rows of both is one over examples.
-Rows Matmul::rows(const Carried& batch, int) const {
+BatchRule Matmul::batch_rule(const BatchInputs& batch, int) const {
   const std::uint32_t sum = overwrites(0);
-  const Rows of_sums = rule::linear(batch, 0b001 | sum) | rule::linear(batch, 0b010 | sum);
+  const BatchRule of_sums = rule::linear(batch, 0b001 | sum) | rule::linear(batch, 0b010 | sum);
   if (batch.in[0].rank() > 2 || batch.in[1].rank() > 2) return rule::broadcast(batch) | of_sums;
-  return rule::apart(batch, 0b001 | sum, !transpose_a) |
+  return rule::per_example(batch, 0b001 | sum, !transpose_a) |
          rule::summed(batch, 0b011, sum, transpose_a && !transpose_b) | of_sums;
 }
 

@@ -9,7 +9,7 @@
 
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -37,11 +37,11 @@ struct Matmul {
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input == 2 ? Needs::nothing() : Needs::input(1 - input); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const;
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
-  std::optional<std::uint32_t> cut_by_rows(Specs in) const;  // ebb/ops/some_rows.hpp
-  std::size_t some_rows_scratch(Specs in, std::int64_t rows) const;
-  void run_some_rows(Ins in, Out rows, std::int64_t first, Scratch scratch) const;
+  std::optional<std::uint32_t> row_block_inputs(Specs in) const;  // ebb/ops/row_block.hpp
+  std::size_t row_block_scratch(Specs in, std::int64_t rows) const;
+  void run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const;
 };
 
 // x (…, in) · weightᵀ (out, in) + bias (out), activated. Inputs: x, weight and, where there is one,
@@ -57,7 +57,7 @@ struct Linear {
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const;
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
 };
 
 // As Linear, with a second result for the gradients that need it (gelu, silu): the value before the
@@ -73,7 +73,7 @@ struct LinearKeepingPre {
   void run(Ins in, Out y, Out pre, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b001); }
 };
 
 }  // namespace ebb::ops

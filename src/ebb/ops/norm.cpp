@@ -93,10 +93,10 @@ struct SecondOrder {
 namespace {
 
 // Of x, weight, dy[, sums so far] → dx, sums. Each output asks for its own sum only.
-Rows backward_rows(const Carried& batch, int output, std::uint32_t so_far) {
+BatchRule backward_rows(const BatchInputs& batch, int output, std::uint32_t so_far) {
   const bool rows = batch.carry == 0b101 && batch.in[0].rank() > 1 && (batch.sums & 0b111) == 0;
-  if (!rows || (batch.sums & so_far) != so_far) return Rows::mixed;
-  return output == 0 ? Rows::apart : Rows::summed;
+  if (!rows || (batch.sums & so_far) != so_far) return BatchRule::mixed;
+  return output == 0 ? BatchRule::per_example : BatchRule::summed;
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ void LayerNormBackward::run(Ins in, Out dx, Out dweight, Out dbias, Scratch) con
   });
 }
 
-Rows LayerNormBackward::rows(const Carried& batch, int output) const {
+BatchRule LayerNormBackward::batch_rule(const BatchInputs& batch, int output) const {
   return backward_rows(batch, output, overwrites(output));
 }
 
@@ -224,7 +224,7 @@ void RmsNormBackward::run(Ins in, Out dx, Out dweight, Scratch) const {
   });
 }
 
-Rows RmsNormBackward::rows(const Carried& batch, int output) const {
+BatchRule RmsNormBackward::batch_rule(const BatchInputs& batch, int output) const {
   return backward_rows(batch, output, overwrites(output));
 }
 

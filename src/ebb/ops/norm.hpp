@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -18,7 +18,7 @@ struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var
     return input == 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b001); }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
@@ -34,7 +34,7 @@ struct LayerNormBackward {  // x, weight, dy[, dweight so far][, dbias so far] �
     return input > 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1) | Needs::input(2);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const {
     if (output == 1) return dweight_so_far ? 0b1000 : 0;
     return output == 2 && dbias_so_far ? 0b1000u << dweight_so_far : 0;
@@ -50,7 +50,7 @@ struct RmsNormOp {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weigh
   void run(In x, In weight, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::by_rows(batch, 0b01); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b01); }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
@@ -66,7 +66,7 @@ struct RmsNormBackward {  // x, weight, dy[, dweight so far] → dx, dweight
     return input > 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1) | Needs::input(2);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const {
     return output == 1 && accumulate ? 0b1000 : 0;
   }

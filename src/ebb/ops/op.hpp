@@ -17,14 +17,14 @@
 //     over,
 //                                                   // being of one spec: bit i is input i
 //     static constexpr bool once = true;            // never to be run again: it changes the world
-//     Rows rows(const Carried& batch, int output) const;   // how it treats the rows of a batch
+//     BatchRule batch_rule(const BatchInputs& batch, int output) const;   // how it treats the rows of a batch
 //     std::size_t least_scratch(Specs in) const;    // run() also works, in the same bits, with any
 //                                                   // scratch from this to scratch() …
 //     double slowdown(Specs in, std::size_t scratch) const;   // … in so many times its time
 //     static constexpr bool elementwise = true;     // one result, each element of it from the
 //                                                   // elements at its place, inputs being broadcast
 //     static constexpr bool unlisted = true;        // made by a pass, not called: not registered
-//     Covered covered() const;                      // the call that this one makes needless
+//     Subsumed subsumes() const;                      // the call that this one makes needless
 //     AnyOp going_on(Specs in, int output) const;   // the op that takes one more input, from which
 //                                                   // this output, a sum over rows, starts its chain
 //
@@ -115,7 +115,7 @@ struct Needs {
 
 // How an op treats a batch that is taken in parts. A tensor carries the batch where its first axis
 // is made of `examples` equal pieces, one after the other.
-struct Carried {
+struct BatchInputs {
   Specs in;
   std::uint32_t carry;    // bit i: input i carries the batch
   std::uint32_t sums;     // bit i: input i is a sum over the examples, as far as they go
@@ -123,9 +123,9 @@ struct Carried {
   bool carries(std::size_t i) const { return carry >> i & 1; }
   bool sum(std::size_t i) const { return sums >> i & 1; }
 };
-enum class Rows : std::uint8_t {
+enum class BatchRule : std::uint8_t {
   mixed,   // a row depends on others, or nobody has said that it does not: the batch stays whole
-  apart,   // the result carries the batch: each example's part comes from that example alone
+  per_example,  // the result carries the batch: each example's part comes from that example alone
   summed,  // the result is a sum over the examples, in their order, one chain for each element that
            // starts from the input it overwrites, where there is one
 };
@@ -150,13 +150,13 @@ class Back {
   virtual void give(int i, Tensor gradient) = 0;  // adds to what was not taken
   // The gradient of input i as rows (i…, rest…) that belong to `indices` (i…) of its first axis,
   // where it is wanted so. False: it is not, give it whole.
-  virtual bool give_rows(int i, const Tensor& indices, Tensor rows) = 0;
+  virtual bool give_sparse(int i, const Tensor& indices, Tensor rows) = 0;
 
  protected:
   ~Back() = default;
 };
 
-struct Covered;  // below
+struct Subsumed;  // below
 class AnyOp;     // likewise
 
 // What is known of an op without its type. One for each op struct, registered when first linked in.
@@ -175,10 +175,10 @@ struct OpType {
   bool (*equal)(const void* a, const void* b);
   Tensor (*view)(const void* op, const Tensor& in);
   std::uint32_t (*overwrites)(const void* op, int output);
-  Rows (*rows)(const void* op, const Carried& batch, int output);
+  BatchRule (*batch_rule)(const void* op, const BatchInputs& batch, int output);
   bool once;
   bool elementwise;
-  Covered (*covered)(const void* op);  // null: nothing
+  Subsumed (*subsumes)(const void* op);  // null: nothing
   std::size_t (*least_scratch)(const void* op, Specs in);  // null: all of it
   double (*slowdown)(const void* op, Specs in, std::size_t scratch);
   AnyOp (*going_on)(const void* op, Specs in, int output);  // empty: there is none
@@ -210,7 +210,7 @@ class AnyOp {
 
 // A call of `op` with the first `inputs` inputs of this call gives what this one gives from result
 // `from` on, bit for bit: a way back that comes by the loss again.
-struct Covered {
+struct Subsumed {
   AnyOp op;
   int inputs, from;
 };

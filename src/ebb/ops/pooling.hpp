@@ -11,7 +11,7 @@
 
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/per_axis.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -43,7 +43,7 @@ struct MaxPool2d {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
 struct MaxPool2dGrad {  // x, dy: dy at the first of each window's largest cells
@@ -55,7 +55,7 @@ struct MaxPool2dGrad {  // x, dy: dy at the first of each window's largest cells
   void run(In x, In dy, Out dx, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b11); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b11); }
 };
 
 struct MaxPool2dPick {  // x, v: what v holds at the first of each window's largest cells of x
@@ -67,7 +67,7 @@ struct MaxPool2dPick {  // x, v: what v holds at the first of each window's larg
   void run(In x, In v, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b11); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b11); }
 };
 
 struct AvgPool2d {
@@ -79,7 +79,7 @@ struct AvgPool2d {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
 struct AvgPool2dGrad {  // dy: the gradient of an x of in_h × in_w pixels
@@ -92,7 +92,7 @@ struct AvgPool2dGrad {  // dy: the gradient of an x of in_h × in_w pixels
   void run(In dy, Out dx, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
 Tensor max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& options = {});

@@ -285,7 +285,7 @@ Needs RecurrentWeightGrad::needs(int input) const {
   return all;
 }
 
-Rows RecurrentWeightGrad::rows(const Carried& batch, int) const {
+BatchRule RecurrentWeightGrad::batch_rule(const BatchInputs& batch, int) const {
   const std::uint32_t all = (1u << batch.in.size()) - 1, sum = overwrites(0);
   return rule::summed(batch, all & ~sum, sum);
 }

@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -54,7 +54,7 @@ struct LstmOp {
   void run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output == 2 ? 0b1 : 0; }
 };
 
@@ -70,7 +70,7 @@ struct LstmBackward {
   void run(Ins in, Out dgates, Out dstate, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output == 0 ? 0b1 : 0; }
 };
 
@@ -88,7 +88,7 @@ struct GruOp {
   void run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output == 2 ? 0b1 : 0; }
 };
 
@@ -105,7 +105,7 @@ struct GruBackward {
   void run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int output) const { return output < 2 ? 1u << output : 0; }
 };
 
@@ -123,7 +123,7 @@ struct RecurrentWeightGrad {
   void run(Ins in, Out dweight, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int output) const;
+  BatchRule batch_rule(const BatchInputs& batch, int output) const;
   std::uint32_t overwrites(int) const;
 };
 

@@ -97,7 +97,7 @@ void GruOp::grad(Back& back) const {
   if (back.wants(0)) back.give(0, std::move(d[0]));
 }
 
-Rows GruOp::rows(const Carried& batch, int) const { return recurrent::apart_but(batch, 0b110); }
+BatchRule GruOp::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b110); }
 
 // ---- backward ----
 
@@ -160,7 +160,7 @@ void GruBackward::grad(Back& back) const {
   give(at.dlast, second.dlast);
 }
 
-Rows GruBackward::rows(const Carried& batch, int) const {
+BatchRule GruBackward::batch_rule(const BatchInputs& batch, int) const {
   return recurrent::apart_but(batch, 0b1000);
 }
 

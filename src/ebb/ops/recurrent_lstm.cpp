@@ -95,7 +95,7 @@ void LstmOp::grad(Back& back) const {
   if (back.wants(0)) back.give(0, std::move(d[0]));
 }
 
-Rows LstmOp::rows(const Carried& batch, int) const { return recurrent::apart_but(batch, 0b10); }
+BatchRule LstmOp::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b10); }
 
 // ---- backward ----
 
@@ -153,7 +153,7 @@ void LstmBackward::grad(Back& back) const {
   give(at.dlast, second.dlast);
 }
 
-Rows LstmBackward::rows(const Carried& batch, int) const {
+BatchRule LstmBackward::batch_rule(const BatchInputs& batch, int) const {
   return recurrent::apart_but(batch, 0b100);
 }
 

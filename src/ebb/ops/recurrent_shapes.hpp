@@ -77,9 +77,9 @@ Cost cost(const kernels::Recurrence& over, double gates, double flops_per_unit, 
           std::span<const Spec> out);
 
 // All inputs but these carry the batch, and so do the results.
-inline Rows apart_but(const Carried& batch, std::uint32_t shared) {
+inline BatchRule apart_but(const BatchInputs& batch, std::uint32_t shared) {
   const std::uint32_t all = (1u << batch.in.size()) - 1;
-  return rule::apart(batch, all & ~shared);
+  return rule::per_example(batch, all & ~shared);
 }
 
 // As RecurrentWeightGrad, for an op's grad: state and lengths may be empty.

@@ -217,11 +217,11 @@ void SumTo::run(Ins in, Out y, Scratch) const {
 }
 
 // A sum over the only row of a part is one too.
-Rows SumTo::rows(const Carried& batch, int) const {
+BatchRule SumTo::batch_rule(const BatchInputs& batch, int) const {
   const Shape& x = batch.in[0].shape;
   const std::uint32_t sum = overwrites(0);
   const bool kept = x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0];
-  return rule::apart(batch, 0b01 | sum, kept) |
+  return rule::per_example(batch, 0b01 | sum, kept) |
          rule::summed(batch, 0b01, sum, x.rank() > 0 && (!kept || x[0] == 1)) |
          rule::linear(batch, 0b01 | sum);
 }

@@ -7,7 +7,7 @@
 
 #include "ebb/kernels/reduce.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -80,10 +80,10 @@ struct ReduceOp {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return reduce_detail::needs_of(kFunction); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     using enum kernels::Reduce;
     const bool over_rows = axes & 1;
-    return rule::apart(batch, 0b1, !over_rows) |
+    return rule::per_example(batch, 0b1, !over_rows) |
            rule::summed(batch, 0b1, 0, over_rows && kFunction == sum) |
            rule::linear(batch, 0b1, kFunction == sum || kFunction == mean);
   }
@@ -101,7 +101,7 @@ struct SumTo {  // x summed over the axes along which `to` was broadcast; added 
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const;
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
   AnyOp going_on(Specs, int output) const;
 };
@@ -115,7 +115,7 @@ struct ArgMax {  // i64: the place of the first largest element along an axis
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Rows rows(const Carried& batch, int) const { return rule::apart(batch, 0b1, axis > 0); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1, axis > 0); }
 };
 
 struct CumSum {  // running sums along an axis, from the front or from the back
@@ -129,8 +129,8 @@ struct CumSum {  // running sums along an axis, from the front or from the back
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
   }
 };
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 #include "ebb/ops/slice.hpp"
 
 namespace ebb::ops {
@@ -23,9 +23,9 @@ struct Reshape {  // the same elements in another shape: a view
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     const bool in_order = to.rank() > 0 && to[0] % batch.examples == 0;
-    return rule::apart(batch, 0b1, in_order) | rule::linear(batch, 0b1);
+    return rule::per_example(batch, 0b1, in_order) | rule::linear(batch, 0b1);
   }
 };
 
@@ -40,8 +40,8 @@ struct Permute {  // axis i of y is axis axes[i] of x
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1, axes[0] == 0) | rule::linear(batch, 0b1);
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1, axes[0] == 0) | rule::linear(batch, 0b1);
   }
 };
 
@@ -56,8 +56,8 @@ struct Pad {  // x with `before` and `after` elements of one value around it
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1, before[0] == 0 && after[0] == 0) |
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1, before[0] == 0 && after[0] == 0) |
            rule::linear(batch, 0b1, value == 0);
   }
 };
@@ -72,10 +72,10 @@ struct Tile {  // x again and again, repeats[i] times along axis i
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     const Shape& x = batch.in[0].shape;
-    return rule::apart(batch, 0b1, repeats[0] == 1) |
-           rule::apart(batch, 0, x.rank() > 0 && x[0] == 1) | rule::linear(batch, 0b1);
+    return rule::per_example(batch, 0b1, repeats[0] == 1) |
+           rule::per_example(batch, 0, x.rank() > 0 && x[0] == 1) | rule::linear(batch, 0b1);
   }
 };
 
@@ -89,8 +89,8 @@ struct Flip {  // backwards along some axes
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1, (axes & 1) == 0) | rule::linear(batch, 0b1);
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1, (axes & 1) == 0) | rule::linear(batch, 0b1);
   }
 };
 
@@ -104,10 +104,10 @@ struct BroadcastTo {  // axes of size 1, and missing ones in front, repeated
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     const Shape& x = batch.in[0].shape;
-    return rule::apart(batch, 0b1, x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0]) |
-           rule::apart(batch, 0, to.rank() > 0 && (x.rank() < to.rank() || x[0] == 1)) |
+    return rule::per_example(batch, 0b1, x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0]) |
+           rule::per_example(batch, 0, to.rank() > 0 && (x.rank() < to.rank() || x[0] == 1)) |
            rule::linear(batch, 0b1);
   }
 };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -21,10 +21,10 @@ struct Concat {  // inputs one after the other along an axis
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    if (batch.in.size() > 31) return Rows::mixed;
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    if (batch.in.size() > 31) return BatchRule::mixed;
     const std::uint32_t all = (1u << batch.in.size()) - 1;
-    return rule::apart(batch, all, axis > 0) | rule::linear(batch, all);
+    return rule::per_example(batch, all, axis > 0) | rule::linear(batch, all);
   }
 };
 
@@ -40,8 +40,8 @@ struct Slice {  // x[…, begin : end : step, …] along one axis; of the first 
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
-    return rule::apart(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
   }
 };
 
@@ -56,9 +56,9 @@ struct Unslice {  // zeros, or the accumulator, with x added at a slice: the way
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     const std::uint32_t all = 0b01 | overwrites(0);
-    return rule::apart(batch, all, at.axis > 0) | rule::linear(batch, all);
+    return rule::per_example(batch, all, at.axis > 0) | rule::linear(batch, all);
   }
   std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
 };

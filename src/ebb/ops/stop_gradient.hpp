@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -14,7 +14,7 @@ struct StopGradient {  // y = x; no gradient passes
   Cost cost(const Spec& x) const { return {0, 2.0 * static_cast<double>(x.bytes())}; }
   Tensor view(const Tensor& x) const { return x.viewed(x.shape()); }
   void run(In x, Out y, Scratch) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::broadcast(batch) | rule::linear(batch, 0b1);
   }
 };

@@ -7,7 +7,7 @@
 
 #include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/ops/rows_rule.hpp"
+#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb::ops {
 
@@ -136,7 +136,7 @@ struct UnaryOp {  // y = f(x)
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return unary_detail::needs_of(kFunction); }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::broadcast(batch) | rule::linear(batch, 0b1, kFunction == kernels::Unary::neg);
   }
   std::uint32_t overwrites(int) const { return 0b1; }
@@ -156,7 +156,7 @@ struct UnaryBackward {  // saved, dy: dx = dy * f'. Saved is what f's `needs` sa
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
-  Rows rows(const Carried& batch, int) const {
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::broadcast(batch) | rule::linear(batch, 0b10);
   }
   std::uint32_t overwrites(int) const { return 0b11; }
@@ -169,7 +169,7 @@ struct LogicalNot {  // of bools
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Rows rows(const Carried& batch, int) const { return rule::broadcast(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::broadcast(batch); }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 

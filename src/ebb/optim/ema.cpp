@@ -23,7 +23,7 @@ Ema::Ema(std::vector<Variable> params, double decay) : params_(std::move(params)
       throw Error(fmt::format("ema: parameter {} is {}; expected floats", p.name(),
                               to_string(p.spec())));
     averages_.emplace_back("ema." + p.name(), Spec{p.shape(), working_type(p.spec().dtype)},
-                           zeros_first(), false, Category::optimizer);
+                           zeros_initially(), false, Category::optimizer);
   }
   updates_ = Variable("ema.updates", Tensor::zeros({}, DType::i64), false, Category::optimizer);
   aside_.resize(params_.size());

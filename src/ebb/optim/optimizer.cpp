@@ -42,7 +42,7 @@ double squares(const Entry& entry) {
 }
 
 // A master copy begins as the parameter does.
-class Widened final : public First {
+class Widened final : public InitialValue {
  public:
   explicit Widened(Variable from) : from_(std::move(from)) {}
   void fill(std::span<std::byte> to, std::uint64_t element) const override {
@@ -106,7 +106,7 @@ Optimizer::Optimizer(const char* rule, std::vector<Variable> params, const Commo
     const auto count = static_cast<int>(slots.size());
     for (int k = 0; k < count; ++k)
       slots_[i].push_back(state(slots[static_cast<std::size_t>(k)], keeps.spec(p.spec(), k, count),
-                                zeros_first()));
+                                zeros_initially()));
   }
   const auto one = [&](const char* name, const Tensor& first) {
     return Variable(fmt::format("{}.{}", rule_, name), first, false, Category::optimizer);
@@ -294,7 +294,7 @@ void Optimizer::refuse_loss_scale() const {
 }
 
 // First everything that can fail, then the update, which cannot.
-void Optimizer::step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows,
+void Optimizer::step(std::span<const Tensor> gradients, std::span<const SparseGradient> rows,
                      double count, double loss_scale) {
   check_usable();
   if (gradients.size() != params_.size())

@@ -53,7 +53,7 @@ struct OptimizerFields {
   std::vector<std::size_t> entry_setting_;
   std::vector<const Tensor*> sources_;
   std::vector<Tensor> gradients_;
-  std::vector<RowsGradient> rows_;  // instead of a gradient, where the tape gave it so
+  std::vector<SparseGradient> rows_;  // instead of a gradient, where the tape gave it so
   // Where the optimizer is now, for compiled steps and accumulators; null when it is gone.
   std::shared_ptr<Optimizer*> self_;
 };
@@ -149,7 +149,7 @@ class Optimizer : private OptimizerFields {
   const Variable& outcome() const { return norm_ ? norm_ : outcome_; }
   void ask_for_rows();
   void refuse_loss_scale() const;
-  void step(std::span<const Tensor> gradients, std::span<const RowsGradient> rows, double count,
+  void step(std::span<const Tensor> gradients, std::span<const SparseGradient> rows, double count,
             double loss_scale);
   void count_step(bool taken);
   // `turn`: how many steps of this optimizer the function that is running takes before this one.

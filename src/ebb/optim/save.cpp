@@ -30,7 +30,7 @@ std::size_t digits_at(const std::string& front) {
   return at == front.npos ? at : at + before.size();
 }
 
-constexpr std::size_t kLeast = First::kChunk * sizeof(double);  // of a chunk, but for the last
+constexpr std::size_t kLeast = InitialValue::kChunk * sizeof(double);  // of a chunk, but for the last
 
 // Over the front, without its digits, then over the tensors, each from its own start in pieces of
 // kLeast, however much is moved at once.
@@ -58,7 +58,7 @@ struct Named {
 };
 
 // For what is moved at once: no more than the largest of them has, so that little is enough for a little
-// one, and less where there is not so much room. Whole chunks of First, where it is not all of it.
+// one, and less where there is not so much room. Whole chunks of InitialValue, where it is not all of it.
 memory::Buffer chunk_for(const std::vector<Named>& all, const char* site) {
   std::size_t most = sizeof(std::int64_t[4]);
   for (const Named& n : all) most = std::max<std::size_t>(most, n.variable.spec().bytes());

@@ -1,6 +1,6 @@
 // The update of a table of which few rows have a gradient, such as an embedding's weight: the sum
 // scatter_add(indices, rows) and the optimizer's update in one, in the same bits. An eager step
-// takes the rows from the tape (RowsGradient); in a compiled one a pass over the trace puts this op
+// takes the rows from the tape (SparseGradient); in a compiled one a pass over the trace puts this op
 // in the place of the two (ebb/trace/sparse.hpp).
 #pragma once
 

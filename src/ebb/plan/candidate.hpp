@@ -1,4 +1,4 @@
-// One way to take a step, before anybody has chosen: how the batch is cut, which levers are used,
+// One way to take a step, before anybody has chosen: how the batch is cut, which policy it has,
 // and the frontiers of its passes.
 #pragma once
 
@@ -17,9 +17,9 @@ enum class Spilling : std::uint8_t { none, activations, state, streamed };
 
 // What a candidate does to the step, beside its parts. By rows: large gradients are made row by row
 // in their updates, where they can be.
-struct Levers {
+struct Policy {
   Spilling spilling = Spilling::none;
-  bool by_rows = false;
+  bool gradient_blocks = false;
   DType stored = DType::f32;  // what waits for the walk back
 };
 
@@ -33,10 +33,10 @@ struct Sample {
 struct Candidate {
   std::int64_t rows = 0;  // of a part
   std::int64_t parts = 1;
-  Levers levers;
+  Policy policy;
   double effort = 0;          // of its search
   bool deep = false;          // more of it would find no more
-  std::uint64_t by_rows = 0;  // parameters
+  std::uint64_t gradient_blocks = 0;  // parameters
   Allow label = Allow::same_bits;
   std::vector<std::vector<Frontier::Point>> passes;  // the whole; or a part before the last, and it
   std::vector<std::uint64_t> streamed;               // by each pass, bytes each way

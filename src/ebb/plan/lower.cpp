@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ebb/optim/update_ops.hpp"
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -164,15 +164,15 @@ class Lowering {
 
   // Which outputs of the call are large state that it alone reads and replaces.
   void stream(const Call& call, Node& n) {
-    const trace::Rowwise* by_rows = trace::rowwise_of(call);
+    const trace::GradientBlocks* blocks = trace::gradient_blocks_of(call);
     const std::optional<std::size_t> cut =
-        by_rows ? by_rows->cut_from : ops::cut_from(call.op.type());
+        blocks ? blocks->cut_from : ops::cut_from(call.op.type());
     if (!stream_ || !cut) return;
     const Spec& param = trace_.values[call.out[0]].spec;
     const std::int64_t elements = param.size();
     Lowered::Stream s{
-        static_cast<Id>(out_.graph.nodes.size()), *cut, kPiece, by_rows != nullptr, {}};
-    if (by_rows) s.piece = by_rows->at_once * (elements / param.shape[0]);
+        static_cast<Id>(out_.graph.nodes.size()), *cut, kPiece, blocks != nullptr, {}};
+    if (blocks) s.piece = blocks->at_once * (elements / param.shape[0]);
     std::uint64_t bytes = 0;
     for (std::size_t k = 0; k < call.out.size(); ++k) {
       const Id b = out_.buffer_of[call.out[k]];
@@ -205,8 +205,8 @@ class Lowering {
     Node n;
     std::vector<Spec> specs;
     for (const Id id : call.in) specs.push_back(trace_.values[id].spec);
-    if (const trace::Rowwise* by_rows = trace::rowwise_of(call))  // what is in it runs in turn
-      for (const ops::Cost& cost : by_rows->costs) n.seconds += machine_.seconds(cost);
+    if (const trace::GradientBlocks* blocks = trace::gradient_blocks_of(call))  // what is in it runs in turn
+      for (const ops::Cost& cost : blocks->costs) n.seconds += machine_.seconds(cost);
     else
       n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
     n.scratch = aligned(type.scratch(call.op.attributes(), specs));

@@ -28,7 +28,7 @@ struct Lowered {
     Id node;
     std::size_t cut_from;  // the call's first input that is cut; so are those after it, and outputs
     std::int64_t piece;    // elements of a piece
-    bool by_rows;          // a piece is rows of the first axis, and the call is told which
+    bool whole_rows;          // a piece is rows of the first axis, and the call is told which
     std::uint64_t place(std::uint64_t element) const;  // bytes of a piece in memory
     struct Array {
       std::size_t in, out;  // of the call: the variable before and after. All others are in memory

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/fuse.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/sparse.hpp"
@@ -28,13 +28,13 @@ bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
 
 }  // namespace
 
-Searched ready(trace::Trace trace, Levers levers, bool fuse, const Machine& machine) {
+Searched ready(trace::Trace trace, Policy policy, bool fuse, const Machine& machine) {
   trace = trace::with_sparse_updates(std::move(trace));
-  if (levers.by_rows) trace = trace::with_gradients_by_rows(trace);
+  if (policy.gradient_blocks) trace = trace::with_gradient_blocks(trace);
   Searched s{fuse ? trace::fused(trace) : std::move(trace), {}, {}};
   trace = {};
-  s.lowered = lower(s.trace, machine, levers.spilling >= Spilling::state,
-                    levers.spilling == Spilling::streamed);
+  s.lowered = lower(s.trace, machine, policy.spilling >= Spilling::state,
+                    policy.spilling == Spilling::streamed);
   return s;
 }
 
@@ -45,23 +45,23 @@ Passes::Passes(const TraceRows& trace_rows, std::int64_t examples, const Compile
   whole_.carry.clear();
   ask_whether_split();
   whole_ = trace::folded(whole_);
-  by_rows_ = options_.by_rows && !(may_split_ && options_.rows > 0) &&
-             !with_gradients_by_rows(with_sparse_updates(whole_)).rowwise.empty();
+  gradient_blocks_ = options_.gradient_blocks && !(may_split_ && options_.micro_batch > 0) &&
+             !with_gradient_blocks(with_sparse_updates(whole_)).gradient_blocks.empty();
 }
 
 void Passes::ask_whether_split() {
-  const bool asked = options_.rows > 0;
+  const bool asked = options_.micro_batch > 0;
   if (asked && !is_batch()) cannot_be_asked("its inputs have no first axis in common");
-  if (examples_ < 2 || !options_.split || (asked && options_.rows >= examples_)) return;
+  if (examples_ < 2 || !options_.split || (asked && options_.micro_batch >= examples_)) return;
   // Not one row: what is made for each row of one is no larger than what it is made of.
-  const std::int64_t half = options_.rows > 1 ? options_.rows
+  const std::int64_t half = options_.micro_batch > 1 ? options_.micro_batch
                             : examples_ > 2   ? (examples_ + 1) / 2
                                               : 3;
   const std::string refused = refusal(half, [&] {
     trace::Trace part = trace::simplified(trace_rows_(half, trace::Part::last));
     const trace::Trace all = trace::simplified(trace_rows_(examples_, trace::Part::last));
     split_ = can_split(part, half, all, examples_);
-    if (!split_.possible && options_.split_mixed) {
+    if (!split_.possible && options_.independent_micro_batches) {
       const trace::Trace more = trace::simplified(trace_rows_(half + 1, trace::Part::last));
       split_ = can_split(part, half, more, half + 1, true);
     }
@@ -80,7 +80,7 @@ void Passes::ask_whether_split() {
 std::vector<std::int64_t> Passes::sizes(bool fine) const {
   std::vector<std::int64_t> result = {examples_};
   if (!may_split_) return result;
-  if (options_.rows > 0) return {options_.rows};
+  if (options_.micro_batch > 0) return {options_.micro_batch};
   fine = fine && whole_.calls.size() <= kManyCalls;
   for (std::int64_t parts = fine ? 2 : 4; parts <= examples_; parts *= fine ? 2 : 4) {
     for (const std::int64_t p : {parts, parts + parts / 2}) {
@@ -99,8 +99,8 @@ bool Passes::is_batch() const {
 }
 
 void Passes::cannot_be_asked(const std::string& reason) const {
-  throw Error(fmt::format("compile: .rows is {}, but the batch cannot be taken in parts: {}",
-                          options_.rows, reason));
+  throw Error(fmt::format("compile: .micro_batch is {}, but the batch cannot be taken in parts: {}",
+                          options_.micro_batch, reason));
 }
 
 // `f` traces the function for so many rows, which nobody has asked for: what it says where it does
@@ -111,11 +111,11 @@ std::string Passes::refusal(std::int64_t rows, const std::function<void()>& f) c
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& e) {
-    if (options_.rows > 0)
+    if (options_.micro_batch > 0)
       throw Error(
-          fmt::format("compile: .rows is {}, but the function does not take {} of the {} "
+          fmt::format("compile: .micro_batch is {}, but the function does not take {} of the {} "
                       "rows: {}",
-                      options_.rows, rows, examples_, e.what()));
+                      options_.micro_batch, rows, examples_, e.what()));
     return fmt::format("the function does not take {} of the {} rows: {}", rows, examples_,
                        e.what());
   }
@@ -191,16 +191,16 @@ std::vector<Variable> Passes::can_be_away(const trace::Trace& last, bool streame
   return away;
 }
 
-std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, double effort,
+std::vector<Searched> Passes::searched(const Traced& traced, Policy policy, double effort,
                                        bool at_once) const {
   std::vector<Variable> away;
   const bool parts = traced.parts > 1;
-  if (parts && levers.spilling >= Spilling::state)
-    away = can_be_away(traced.passes.back(), levers.spilling == Spilling::streamed);
+  if (parts && policy.spilling >= Spilling::state)
+    away = can_be_away(traced.passes.back(), policy.spilling == Spilling::streamed);
   std::vector<Searched> result(traced.passes.size());
   const auto search = [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i)
-      result[i] = searched(traced.passes[i], levers, effort, parts ? &away : nullptr);
+      result[i] = searched(traced.passes[i], policy, effort, parts ? &away : nullptr);
   };
   if (at_once) {
     pool::parallel_for(result.size(), 1, search);
@@ -212,10 +212,10 @@ std::vector<Searched> Passes::searched(const Traced& traced, Levers levers, doub
 
 // `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find a
 // variable where the others leave it.
-Searched Passes::searched(trace::Trace trace, Levers levers, double effort,
+Searched Passes::searched(trace::Trace trace, Policy policy, double effort,
                           const std::vector<Variable>* away) const {
-  const Spilling spilling = levers.spilling;
-  Searched s = ready(std::move(trace), levers, options_.fuse, machine_);
+  const Spilling spilling = policy.spilling;
+  Searched s = ready(std::move(trace), policy, options_.fuse, machine_);
   for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
     Buffer& buffer = s.lowered.graph.buffers[b];
     if (buffer.origin != Origin::state) continue;

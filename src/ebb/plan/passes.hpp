@@ -1,5 +1,5 @@
 // How a step is cut and traced: the batch whole, or in parts of some size; and each pass of it
-// searched, with the levers of a candidate.
+// searched, with the policy of a candidate.
 //
 // A batch in parts has two passes: one for each part before the last, which adds to the sums, and
 // one for the last, which updates.
@@ -23,8 +23,8 @@ struct Traced {
   std::vector<trace::Trace> passes;
 };
 
-// A pass with the levers of a candidate, in the form that is searched.
-Searched ready(trace::Trace trace, Levers levers, bool fuse, const Machine& machine);
+// A pass with the policy of a candidate, in the form that is searched.
+Searched ready(trace::Trace trace, Policy policy, bool fuse, const Machine& machine);
 
 class Passes {
  public:
@@ -43,11 +43,11 @@ class Passes {
   std::optional<Traced> traced(std::int64_t rows, DType stored) const;
 
   // Pure, and safe on several threads at once; so are its passes, where that is asked for.
-  std::vector<Searched> searched(const Traced& traced, Levers levers, double effort,
+  std::vector<Searched> searched(const Traced& traced, Policy policy, double effort,
                                  bool at_once) const;
 
   // Whether some gradient of the whole batch can be made row by row.
-  bool by_rows() const { return by_rows_; }
+  bool has_gradient_blocks() const { return gradient_blocks_; }
   // Whether some state can go through memory in pieces.
   bool streams() const;
 
@@ -59,7 +59,7 @@ class Passes {
   void check_alike(const trace::Trace& part, std::int64_t rows) const;
   trace::Trace last_part(std::int64_t rows) const;
   std::vector<Variable> can_be_away(const trace::Trace& last, bool streamed) const;
-  Searched searched(trace::Trace trace, Levers levers, double effort,
+  Searched searched(trace::Trace trace, Policy policy, double effort,
                     const std::vector<Variable>* away) const;
 
   const TraceRows& trace_rows_;
@@ -71,7 +71,7 @@ class Passes {
   trace::Trace part_;  // that was asked, where it can be split
   std::int64_t part_rows_ = 0;
   bool may_split_ = false;  // and is allowed to
-  bool by_rows_ = false;
+  bool gradient_blocks_ = false;
 };
 
 }  // namespace ebb::plan

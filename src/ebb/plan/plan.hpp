@@ -71,17 +71,17 @@ struct CompileOptions {
   bool recompute = true;
   bool fuse = true;          // elementwise calls become one where nobody else reads between them
   bool split = true;         // the batch may be taken in parts
-  bool by_rows = true;       // a large gradient may be made row by row, where its update reads it
+  bool gradient_blocks = true;       // a large gradient may be made row by row, where its update reads it
   bool spill = true;         // activations, parameters and optimizer state may go to a file
   // Split even where rows depend on each other, as in batch_norm while training: another function!
   // Each part is then a batch of its own, normalised by itself, and variables that the function
   // assigns, such as running statistics, go on from part to part; gradients are added up as ever and
   // the optimizer makes one step. A step that fails in a later part is torn. Such ways carry the
   // label `approximate`.
-  bool split_mixed = false;
-  // Of a part, where you know better; 0: the planner's choice. An Error where the batch cannot be
-  // taken in parts, or not with what `allow` asks for.
-  std::int64_t rows = 0;
+  bool independent_micro_batches = false;
+  // Examples of a micro-batch, where you know better; 0: the planner's choice. An Error where the batch
+  // cannot be split, or not with what `allow` asks for.
+  std::int64_t micro_batch = 0;
   std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
   int plans = 8;                     // shapes whose plans are kept
   Approximate approximate = {};
@@ -136,20 +136,20 @@ struct Forecast {
 };
 
 // One way to fit: a point of the frontier.
-struct Way {
+struct FrontierPoint {
   std::uint64_t budget = 0;  // bytes of the process
   double seconds = 0;
-  std::int64_t rows = 0;  // of a part; the whole batch where it is not split
+  std::int64_t micro_batch = 0;  // its examples; the whole batch where it is not split
   bool split = false;
   bool mixed = false;  // each part is a batch of its own, though rows depend on each other
   std::uint64_t recomputed = 0;         // calls run again
   std::uint64_t written = 0, read = 0;  // bytes a step, to and from the file
   bool state_spilled = false;
   DType activations = DType::f32;  // as what they wait for the walk back
-  std::uint64_t by_rows = 0;  // parameters whose gradient is never whole
+  std::uint64_t gradient_blocks = 0;  // parameters whose gradient is never whole
   Allow label = Allow::same_bits;
   std::string text() const;  // "recompute 12 calls, parts of 64 rows"
-  bool operator==(const Way&) const = default;
+  bool operator==(const FrontierPoint&) const = default;
 };
 
 struct Plan {
@@ -175,9 +175,9 @@ struct Plan {
   std::uint64_t minimum = 0;  // the smallest budget there is a plan for
   std::vector<Variable> minimum_spills;  // what that plan keeps in the file
   bool minimum_uses_file = false;        // for these, or for activations
-  Way way;
+  FrontierPoint chosen;
   Forecast forecast;
-  std::vector<Way> frontier;  // rising budget, falling time
+  std::vector<FrontierPoint> frontier;  // rising budget, falling time
   std::string source;         // where the budget comes from, for an automatic one
   std::string approximate;    // what was done to the numbers, on request; "": nothing
 
@@ -216,7 +216,7 @@ std::string enough(std::uint64_t budget);
 std::vector<Variable> spilled_variables(std::span<const Program> programs);
 
 // What stands in memory beside the arena.
-struct Surroundings {
+struct Footprint {
   std::uint64_t runtime = 0;       // measured
   std::uint64_t reserve = 0;       // rounded up
   std::uint64_t batches = 0;       // what the data set holds, and the batch at hand
@@ -229,13 +229,13 @@ struct Surroundings {
 // `trace_rows(rows, part)` traces the function for a part of so many rows.
 using TraceRows = std::function<trace::Trace(std::int64_t rows, trace::Part part)>;
 Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
-               const Surroundings& around, const Machine& machine);
+               const Footprint& footprint, const Machine& machine);
 
 // The curve of time over budget: rising budget, falling time. It begins with the smallest budget
 // there is a plan for, and each budget is what its way takes when packed. (Those of a plan's
 // frontier are loads, which packing exceeds a little.) The budget of `options` is not looked at.
-std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
-                          const CompileOptions& options, const Surroundings& around,
+std::vector<FrontierPoint> frontier(const TraceRows& trace_rows, std::int64_t examples,
+                          const CompileOptions& options, const Footprint& footprint,
                           const Machine& machine);
 
 }  // namespace plan

@@ -39,9 +39,9 @@ constexpr std::uint64_t kWorthAHint = 100;  // a part of the smallest budget tha
 class Planner {
  public:
   Planner(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
-          const Surroundings& around, const Machine& machine)
+          const Footprint& footprint, const Machine& machine)
       : options_(checked(options)),
-        around_(around),
+        footprint_(footprint),
         passes_(trace_rows, examples, options, machine) {}
 
   Plan plan() {
@@ -56,7 +56,7 @@ class Planner {
       result.result_specs.push_back(passes_.whole().values[id].spec);
     result.minimum = minimum_;
     result.minimum_spills = minimum_spills_;
-    result.minimum_uses_file = candidates_[smallest_].levers.spilling != Spilling::none;
+    result.minimum_uses_file = candidates_[smallest_].policy.spilling != Spilling::none;
     if (!budget || budget >= minimum_) choose(result);
     result.frontier = frontier();
     if (budget && budget < minimum_) refuse(result);
@@ -71,24 +71,24 @@ class Planner {
   }
 
   // From that budget on.
-  std::vector<Way> curve(std::uint64_t least) {
+  std::vector<FrontierPoint> curve(std::uint64_t least) {
     close_ = true;
     find_candidates(kOutside);
     add_away(0);
     find_minimum();
     minimum_ = std::max(minimum_, least);
     const Candidate& smallest = candidates_[smallest_];
-    std::vector<Way> ways = {way_of(smallest, minimum_, smallest.sample(smallest.least()))};
+    std::vector<FrontierPoint> ways = {point_of(smallest, minimum_, smallest.sample(smallest.least()))};
     for (const Line& line : lines()) {
       const Candidate& c = candidates_[line.of];
       const std::uint64_t arena = arena_of(packed(schedules(line.of), line.sample.load, c.carry));
-      ways.push_back(way_of(c, std::max(minimum_, c.fixed + arena), line.sample));
+      ways.push_back(point_of(c, std::max(minimum_, c.fixed + arena), line.sample));
     }
-    std::sort(ways.begin(), ways.end(), [](const Way& a, const Way& b) {
+    std::sort(ways.begin(), ways.end(), [](const FrontierPoint& a, const FrontierPoint& b) {
       return std::tie(a.budget, a.seconds) < std::tie(b.budget, b.seconds);
     });
-    std::vector<Way> falling;
-    for (Way& w : ways)
+    std::vector<FrontierPoint> falling;
+    for (FrontierPoint& w : ways)
       if (falling.empty() || w.seconds < falling.back().seconds) falling.push_back(std::move(w));
     return falling;
   }
@@ -103,13 +103,13 @@ class Planner {
   }
 
   void find_candidates(std::uint64_t budget) {
-    std::uint64_t there = around_.reserve + around_.batches + others();
+    std::uint64_t there = footprint_.reserve + footprint_.batches + others();
     for (const Variable& v : passes_.whole().variables) there += v.spec().bytes();
     const std::size_t calls = passes_.whole().calls.size();
     at_once_ = budget == 0 || budget > there + kAtOnce * calls * kMemoryOfACall;
     sizes_ = passes_.sizes(close_);
     // Where there is one way only, it is the one that matters.
-    if (sizes_.size() == 1 && !options_.spill && !passes_.by_rows()) close_ = true;
+    if (sizes_.size() == 1 && !options_.spill && !passes_.has_gradient_blocks()) close_ = true;
     const Approximate& asked = options_.approximate;
     const bool rounds = asked.activations != DType::f32 &&
                         passes_.traced(sizes_.front(), asked.activations)->stored != DType::f32;
@@ -122,8 +122,8 @@ class Planner {
   bool beside(DType stored) const { return stored != DType::f32 && !options_.approximate.always; }
 
   // How variables may lie in the file.
-  std::vector<Levers> away(DType stored) const {
-    std::vector<Levers> ways;
+  std::vector<Policy> away(DType stored) const {
+    std::vector<Policy> ways;
     if (!options_.spill || passes_.whole().variables.empty()) return ways;
     const bool streams = passes_.streams();
     if (!streams || !beside(stored)) ways.push_back({Spilling::state, false, stored});
@@ -131,14 +131,14 @@ class Planner {
     return ways;
   }
 
-  // The whole batch and the smallest parts tell the least memory: these with all levers.
+  // The whole batch and the smallest parts tell the least memory: these with every policy.
   void add_all(DType stored) {
-    const std::vector<Levers> kept = {{Spilling::none, false, stored}}, file = away(stored);
-    std::vector<Levers> all = kept;
+    const std::vector<Policy> kept = {{Spilling::none, false, stored}}, file = away(stored);
+    std::vector<Policy> all = kept;
     if (options_.spill) all.push_back({Spilling::activations, false, stored});
     all.insert(all.end(), file.begin(), file.end());
-    std::vector<Levers> first = all;
-    if (passes_.by_rows()) {
+    std::vector<Policy> first = all;
+    if (passes_.has_gradient_blocks()) {
       first.push_back({Spilling::none, true, stored});
       if (!file.empty()) first.push_back({file.back().spilling, true, stored});
     }
@@ -153,15 +153,15 @@ class Planner {
   // for.
   void add_away(std::uint64_t budget) {
     const Approximate& asked = options_.approximate;
-    const std::vector<Levers> file = away(asked.always ? asked.activations : DType::f32);
+    const std::vector<Policy> file = away(asked.always ? asked.activations : DType::f32);
     bool fits = file.empty();
     for (const Candidate& c : candidates_)
-      fits |= c.levers.spilling < Spilling::state && budget >= c.fixed + c.carry + c.least();
+      fits |= c.policy.spilling < Spilling::state && budget >= c.fixed + c.carry + c.least();
     for (std::size_t i = 1; i + 1 < sizes_.size() && !fits; ++i) add(sizes_[i], file);
   }
 
   // False where the function does not take parts of this size.
-  bool add(std::int64_t rows, const std::vector<Levers>& ways) {
+  bool add(std::int64_t rows, const std::vector<Policy>& ways) {
     const DType stored = ways.front().stored;
     const std::optional<Traced> traced = passes_.traced(rows, stored);
     if (!traced) return false;
@@ -171,27 +171,27 @@ class Planner {
     std::vector<Searched> only;  // one way that is searched closely is wanted soon
     const bool keep = close_ && ways.size() == 1;
     each(ways.size(), [&](std::size_t i) {
-      Levers levers = ways[i];
-      levers.stored = traced->stored;
-      candidates_[first + i] = candidate(*traced, levers, close_, keep ? &only : nullptr);
+      Policy policy = ways[i];
+      policy.stored = traced->stored;
+      candidates_[first + i] = candidate(*traced, policy, close_, keep ? &only : nullptr);
     });
     at_hand_.clear();
     if (keep) at_hand_.push_back({first, std::move(only)});
     return true;
   }
 
-  Candidate candidate(const Traced& traced, Levers levers, bool deep,
+  Candidate candidate(const Traced& traced, Policy policy, bool deep,
                       std::vector<Searched>* schedules = nullptr) const {
     Candidate c;
     c.rows = traced.rows;
     c.parts = traced.parts;
-    c.levers = levers;
+    c.policy = policy;
     c.deep = deep;
     c.effort = (!deep         ? kLook
                 : c.parts > 1 ? kCloseParts
                               : kClose) *
-               (beside(levers.stored) ? kBeside : 1);
-    std::vector<Searched> passes = passes_.searched(traced, levers, c.effort, at_once_);
+               (beside(policy.stored) ? kBeside : 1);
+    std::vector<Searched> passes = passes_.searched(traced, policy, c.effort, at_once_);
     if (c.parts > 1) {
       const SplitAnswer& split = passes_.split();
       c.label = !split.mixed.empty() ? Allow::approximate
@@ -199,16 +199,16 @@ class Planner {
                                      : Allow::same_gradient;
       c.carry = paged(passes.back().lowered.carry_bytes);
     }
-    if (levers.stored != DType::f32) c.label = Allow::approximate;
-    c.given = around_.batches + others() + constants_of(passes) + results();
-    c.fixed = around_.reserve + c.given;
-    if (levers.spilling != Spilling::none) c.fixed += around_.spill_memory;
-    if (levers.spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
+    if (policy.stored != DType::f32) c.label = Allow::approximate;
+    c.given = footprint_.batches + others() + constants_of(passes) + results();
+    c.fixed = footprint_.reserve + c.given;
+    if (policy.spilling != Spilling::none) c.fixed += footprint_.spill_memory;
+    if (policy.spilling < Spilling::state) c.fixed += passes.back().lowered.state_bytes;
     for (const Searched& s : passes) {
       c.passes.push_back(s.frontier->points());
       c.streamed.push_back(s.lowered.streamed_bytes);
     }
-    c.by_rows = passes.back().trace.rowwise.size();
+    c.gradient_blocks = passes.back().trace.gradient_blocks.size();
     if (schedules) *schedules = std::move(passes);
     return c;
   }
@@ -219,7 +219,7 @@ class Planner {
       if (h.of == which) return h.passes;
     const Candidate& c = candidates_[which];
     at_hand_.clear();
-    at_hand_.push_back({which, passes_.searched(*passes_.traced(c.rows, c.levers.stored), c.levers,
+    at_hand_.push_back({which, passes_.searched(*passes_.traced(c.rows, c.policy.stored), c.policy,
                                                 c.effort, at_once_)});
     return at_hand_.back().passes;
   }
@@ -230,7 +230,7 @@ class Planner {
     std::vector<std::optional<Traced>> traced(which.size());
     std::vector<std::vector<Searched>> found(which.size());
     const auto trace = [&](std::size_t k) {
-      traced[k] = passes_.traced(candidates_[which[k]].rows, candidates_[which[k]].levers.stored);
+      traced[k] = passes_.traced(candidates_[which[k]].rows, candidates_[which[k]].policy.stored);
     };
     if (at_once_)  // the function is called by one thread
       for (std::size_t k = 0; k < which.size(); ++k) trace(k);
@@ -240,7 +240,7 @@ class Planner {
         trace(k);
       }
       Candidate& c = candidates_[which[k]];
-      Candidate close = candidate(*traced[k], c.levers, true, &found[k]);
+      Candidate close = candidate(*traced[k], c.policy, true, &found[k]);
       traced[k].reset();
       c.deep = true;
       const bool better = load[k] < c.least() ? close.least() <= c.least()
@@ -306,7 +306,7 @@ class Planner {
   std::uint64_t others() const {
     std::uint64_t own = 0;
     for (const Tensor& t : passes_.whole().constants) own += t.spec().bytes();
-    return around_.others > own ? around_.others - own : 0;
+    return footprint_.others > own ? footprint_.others - own : 0;
   }
 
   std::uint64_t results() const {
@@ -316,17 +316,17 @@ class Planner {
     return bytes;
   }
 
-  Way way_of(const Candidate& c, std::uint64_t budget, const Sample& s) const {
-    Way w;
+  FrontierPoint point_of(const Candidate& c, std::uint64_t budget, const Sample& s) const {
+    FrontierPoint w;
     w.budget = budget;
     w.seconds = c.seconds(s.load);
-    w.rows = c.rows;
+    w.micro_batch = c.rows;
     w.split = c.parts > 1;
     w.mixed = w.split && !passes_.split().mixed.empty();
     w.label = c.label;
-    w.activations = c.levers.stored;
-    w.state_spilled = c.levers.spilling >= Spilling::state;
-    w.by_rows = c.by_rows;
+    w.activations = c.policy.stored;
+    w.state_spilled = c.policy.spilling >= Spilling::state;
+    w.gradient_blocks = c.gradient_blocks;
     w.recomputed = s.recomputed;
     w.written = s.written;
     w.read = s.read;
@@ -361,9 +361,9 @@ class Planner {
     return thinned;
   }
 
-  std::vector<Way> frontier() const {
-    std::vector<Way> ways;
-    for (const Line& l : lines()) ways.push_back(way_of(candidates_[l.of], l.budget, l.sample));
+  std::vector<FrontierPoint> frontier() const {
+    std::vector<FrontierPoint> ways;
+    for (const Line& l : lines()) ways.push_back(point_of(candidates_[l.of], l.budget, l.sample));
     return ways;
   }
 
@@ -374,10 +374,10 @@ class Planner {
     const Candidate& c = candidates_[smallest_];
     const std::optional<Traced> traced = passes_.traced(c.rows, DType::bf16);
     if (traced->stored == DType::f32) return {};
-    Levers levers = c.levers;
-    levers.stored = DType::bf16;
+    Policy policy = c.policy;
+    policy.stored = DType::bf16;
     std::vector<Searched> passes;
-    const Candidate half = candidate(*traced, levers, true, &passes);
+    const Candidate half = candidate(*traced, policy, true, &passes);
     const std::uint64_t rounded = half.fixed + arena_of(packed(passes, half.least(), half.carry));
     if (rounded + exact / kWorthAHint > exact) return {};
     return fmt::format(
@@ -388,7 +388,7 @@ class Planner {
 
   [[noreturn]] void refuse(const Plan& p) {
     std::string menu;
-    for (const Way& w : p.frontier)
+    for (const FrontierPoint& w : p.frontier)
       menu += fmt::format("\n  {:>10}  {:>8.1f} ms a step  {:<13}  {}",
                           enough(std::max(w.budget, p.minimum)), w.seconds * 1e3, name(w.label),
                           w.text());
@@ -409,7 +409,7 @@ class Planner {
     const double believed =
         seconds < simplest * kEnoughFaster ? seconds : std::max(seconds, simplest);
     const bool mixed = c.parts > 1 && !passes_.split().mixed.empty();
-    return mixed || beside(c.levers.stored) ? believed / kWorthRounding : believed;
+    return mixed || beside(c.policy.stored) ? believed / kWorthRounding : believed;
   }
 
   std::uint64_t room(const Candidate& c, std::uint64_t budget) const {
@@ -420,7 +420,7 @@ class Planner {
 
   // A size of parts half-way between this one and the next larger that was tried, or else the next
   // smaller; false where there is none.
-  bool add_between(std::int64_t rows, Levers levers) {
+  bool add_between(std::int64_t rows, Policy policy) {
     const std::int64_t all = passes_.examples();
     std::int64_t larger = all + 1, smaller = 0;
     for (const Candidate& c : candidates_) {
@@ -432,9 +432,9 @@ class Planner {
       const double middle = std::sqrt(static_cast<double>(low) * static_cast<double>(high));
       const auto parts = static_cast<std::int64_t>(std::round(static_cast<double>(all) / middle));
       const std::int64_t even = (all + parts - 1) / parts;
-      return even > low && even < high && add(even, {levers});
+      return even > low && even < high && add(even, {policy});
     };
-    levers.by_rows = false;
+    policy.gradient_blocks = false;
     return add_even(rows, larger) || add_even(smaller, rows);
   }
 
@@ -443,7 +443,7 @@ class Planner {
     const std::uint64_t budget = result.budget ? result.budget : kOutside;
     std::vector<std::uint64_t> limit;
     const bool many = passes_.whole().calls.size() > kManyCalls;
-    int between = options_.rows > 0 || budget == kOutside ? kBetween : many ? kBetween - 1 : 0;
+    int between = options_.micro_batch > 0 || budget == kOutside ? kBetween : many ? kBetween - 1 : 0;
     for (;;) {
       for (std::size_t i = limit.size(); i < candidates_.size(); ++i)
         limit.push_back(room(candidates_[i], budget));
@@ -460,7 +460,7 @@ class Planner {
       const std::size_t at = order.front();
       if (between < kBetween && sizes_.size() > 1) {
         ++between;
-        if (add_between(candidates_[at].rows, candidates_[at].levers)) continue;
+        if (add_between(candidates_[at].rows, candidates_[at].policy)) continue;
       }
       if (budget != kOutside && !candidates_[at].deep) {
         std::vector<std::size_t> some;
@@ -506,18 +506,18 @@ class Planner {
         if (p.result_carries[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
     }
     p.carry_bytes = c.carry;
-    p.way = way_of(c, c.fixed + arena, c.sample(load));
-    p.way.seconds -= c.seconds(load);  // tiles may have more scratch than the points told
+    p.chosen = point_of(c, c.fixed + arena, c.sample(load));
+    p.chosen.seconds -= c.seconds(load);  // tiles may have more scratch than the points told
     for (std::size_t i = 0; i < p.programs.size(); ++i)
-      p.way.seconds += p.programs[i].schedule.seconds * c.times(i);
-    if (p.way.mixed)
+      p.chosen.seconds += p.programs[i].schedule.seconds * c.times(i);
+    if (p.chosen.mixed)
       p.approximate = fmt::format("each part is a batch of its own: {}", passes_.split().mixed);
-    if (c.levers.stored != DType::f32) {
+    if (c.policy.stored != DType::f32) {
       const trace::StoredHalf half =
-          trace::stored_half(passes_.traced(c.rows, DType::f32)->passes.back(), c.levers.stored);
+          trace::stored_half(passes_.traced(c.rows, DType::f32)->passes.back(), c.policy.stored);
       if (!p.approximate.empty()) p.approximate += "; ";
       p.approximate += fmt::format(
-          "activations stored in {}: {} of them, {} instead of {}", name(c.levers.stored),
+          "activations stored in {}: {} of them, {} instead of {}", name(c.policy.stored),
           half.values, to_string(ByteSize{half.before / 2}), to_string(ByteSize{half.before}));
     }
     for (std::int64_t row = 0, i = 0; i < c.parts; ++i, row += c.rows)
@@ -537,10 +537,10 @@ class Planner {
   void forecast(Plan& p, const Candidate& c) const {
     Forecast& f = p.forecast;
     f.arena = p.arena;
-    f.runtime = around_.runtime;
-    f.reserve = around_.reserve;
-    f.process = c.fixed - around_.reserve + around_.runtime + p.resident + p.arena;
-    f.seconds = p.way.seconds;
+    f.runtime = footprint_.runtime;
+    f.reserve = footprint_.reserve;
+    f.process = c.fixed - footprint_.reserve + footprint_.runtime + p.resident + p.arena;
+    f.seconds = p.chosen.seconds;
     f.unlimited_seconds = f.seconds;
     for (const Candidate& other : candidates_)
       f.unlimited_seconds = std::min(f.unlimited_seconds, other.seconds(kOutside));
@@ -548,7 +548,7 @@ class Planner {
         p.programs.begin(), p.programs.end(),
         [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
     describe_peak(*largest, f);
-    if (c.levers.spilling < Spilling::state) {
+    if (c.policy.spilling < Spilling::state) {
       const trace::Trace& last = p.programs.back().trace;  // it uses all that the others do
       for (const trace::Value& v : last.values)
         if (v.kind == trace::Kind::variable && v.base == trace::kNone)
@@ -556,8 +556,8 @@ class Planner {
               aligned(v.spec.bytes());
     }
     f.at_peak[static_cast<int>(Category::gradients)] += p.carry_bytes;
-    if (c.levers.spilling != Spilling::none)
-      f.at_peak[static_cast<int>(Category::workspace)] += around_.spill_memory;
+    if (c.policy.spilling != Spilling::none)
+      f.at_peak[static_cast<int>(Category::workspace)] += footprint_.spill_memory;
     f.others = others();
     f.at_peak[static_cast<int>(Category::data)] += c.given - f.others;
     std::uint64_t told = f.runtime + f.others;
@@ -566,7 +566,7 @@ class Planner {
   }
 
   const CompileOptions& options_;
-  const Surroundings& around_;
+  const Footprint& footprint_;
   Passes passes_;
   bool at_once_ = true;  // several searches
   bool close_ = false;   // every candidate is searched closely, not only those that matter
@@ -585,22 +585,22 @@ class Planner {
 }  // namespace
 
 Plan make_plan(const TraceRows& trace_rows, std::int64_t examples, const CompileOptions& options,
-               const Surroundings& around, const Machine& machine) {
-  return Planner(trace_rows, examples, options, around, machine).plan();
+               const Footprint& footprint, const Machine& machine) {
+  return Planner(trace_rows, examples, options, footprint, machine).plan();
 }
 
-std::vector<Way> frontier(const TraceRows& trace_rows, std::int64_t examples,
-                          const CompileOptions& options, const Surroundings& around,
+std::vector<FrontierPoint> frontier(const TraceRows& trace_rows, std::int64_t examples,
+                          const CompileOptions& options, const Footprint& footprint,
                           const Machine& machine) {
-  const std::uint64_t least = Planner(trace_rows, examples, options, around, machine).minimum();
-  return Planner(trace_rows, examples, options, around, machine).curve(least);
+  const std::uint64_t least = Planner(trace_rows, examples, options, footprint, machine).minimum();
+  return Planner(trace_rows, examples, options, footprint, machine).curve(least);
 }
 
 void add_to_reserve(Plan& plan, std::uint64_t bytes) {
   plan.minimum += bytes;
-  plan.way.budget += bytes;
+  plan.chosen.budget += bytes;
   plan.forecast.reserve += bytes;
-  for (Way& w : plan.frontier) w.budget += bytes;
+  for (FrontierPoint& w : plan.frontier) w.budget += bytes;
 }
 
 }  // namespace ebb::plan

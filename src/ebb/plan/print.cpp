@@ -25,18 +25,18 @@ std::string time(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
-std::string line(const Way& w, double fastest) {
+std::string line(const FrontierPoint& w, double fastest) {
   return fmt::format("{:>10}  {:>9}  {:>+5.0f}%  {:<13}  {}", enough(w.budget), time(w.seconds),
                      fastest > 0 ? (w.seconds / fastest - 1) * 100 : 0.0, name(w.label), w.text());
 }
 
-std::string json_of(const Way& w) {
+std::string json_of(const FrontierPoint& w) {
   return fmt::format(
-      "{{\"budget\": {}, \"seconds\": {:.9g}, \"rows\": {}, \"recomputed\": {}, "
-      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"mixed\": {}, \"by_rows\": {}, "
+      "{{\"budget\": {}, \"seconds\": {:.9g}, \"micro_batch\": {}, \"recomputed\": {}, "
+      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"mixed\": {}, \"gradient_blocks\": {}, "
       "\"activations\": \"{}\", \"label\": \"{}\"}}",
-      w.budget, w.seconds, w.rows, w.recomputed, w.written, w.read, w.state_spilled, w.mixed,
-      w.by_rows,
+      w.budget, w.seconds, w.micro_batch, w.recomputed, w.written, w.read, w.state_spilled, w.mixed,
+      w.gradient_blocks,
       ebb::name(w.activations), name(w.label));
 }
 
@@ -49,20 +49,20 @@ std::string enough(std::uint64_t budget) {
   return readable(budget / unit * unit + (hundredths * unit + 99) / 100);
 }
 
-std::string Way::text() const {
+std::string FrontierPoint::text() const {
   std::string text;
   const auto say = [&](std::string part) { text += (text.empty() ? "" : ", ") + part; };
   if (split)
-    say(fmt::format("parts of {} row{}{}", rows, rows == 1 ? "" : "s",
+    say(fmt::format("micro-batches of {}{}", micro_batch,
                     mixed ? ", each a batch of its own" : ""));
   if (recomputed) say(fmt::format("recompute {} call{}", recomputed, recomputed == 1 ? "" : "s"));
   if (written + read)
     say(fmt::format("spill {} a step{}", readable(written + read),
                     state_spilled ? ", parameters and optimizer state too" : ""));
   if (activations != DType::f32) say(fmt::format("activations in {}", ebb::name(activations)));
-  if (by_rows)
-    say(fmt::format("gradient{} of {} parameter{} by rows", by_rows == 1 ? "" : "s", by_rows,
-                    by_rows == 1 ? "" : "s"));
+  if (gradient_blocks)
+    say(fmt::format("gradient{} of {} parameter{} in blocks", gradient_blocks == 1 ? "" : "s", gradient_blocks,
+                    gradient_blocks == 1 ? "" : "s"));
   return text.empty() ? "keep everything" : text;
 }
 
@@ -76,7 +76,7 @@ std::string to_string(const Plan& p) {
   } else {
     fmt::format_to(to, "no budget: ");
   }
-  fmt::format_to(to, "{} ({})\n", p.way.text(), name(p.way.label));
+  fmt::format_to(to, "{} ({})\n", p.chosen.text(), name(p.chosen.label));
   if (!p.approximate.empty()) fmt::format_to(to, "  approximate           {}\n", p.approximate);
   fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {} ({} set aside)\n",
                  readable(f.process), readable(f.arena), readable(f.runtime), readable(f.reserve));
@@ -102,7 +102,7 @@ std::string to_string(const Plan& p) {
                  p.minimum);
   if (p.frontier.size() > 1) {
     out += "  budget      time a step          label          how\n";
-    for (const Way& w : p.frontier)
+    for (const FrontierPoint& w : p.frontier)
       fmt::format_to(to, "{}{}\n", p.budget && w.seconds == f.seconds ? "> " : "  ",
                      line(w, f.unlimited_seconds));
   }
@@ -115,11 +115,11 @@ std::string Plan::json() const {
       "\"reserve\": {}, \"spilled\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, "
       "\"measured_seconds\": {:.9g}, \"measured_steps\": {}, \"others\": {}, "
       "\"gaps\": {}, \"parts\": {}, "
-      "\"peak_op\": {}, \"approximate\": {}, \"source\": {}, \"way\": {}, \"at_peak\": {{",
+      "\"peak_op\": {}, \"approximate\": {}, \"source\": {}, \"chosen\": {}, \"at_peak\": {{",
       budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
       forecast.spilled, forecast.seconds, forecast.unlimited_seconds, forecast.measured.seconds,
       forecast.measured.steps, forecast.others, forecast.gaps, runs.size(), quoted(forecast.op),
-      quoted(approximate), quoted(source), json_of(way));
+      quoted(approximate), quoted(source), json_of(chosen));
   for (int c = 0; c < kCategories; ++c)
     out += fmt::format("{}\"{}\": {}", c ? ", " : "", ebb::name(static_cast<Category>(c)),
                        forecast.at_peak[c]);

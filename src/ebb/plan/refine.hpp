@@ -10,14 +10,14 @@
 #include <random>
 
 #include "ebb/plan/descent.hpp"
-#include "ebb/plan/front.hpp"
+#include "ebb/plan/pareto_front.hpp"
 
 namespace ebb::plan {
 
 class Refine {
  public:
   Refine(const Ordered& graph, std::size_t order, Replayer& replayer, Descent& descent,
-         Front& front, bool recompute)
+         ParetoFront& front, bool recompute)
       : g_(graph),
         order_(order),
         replayer_(replayer),
@@ -44,7 +44,7 @@ class Refine {
   std::size_t order_;
   Replayer& replayer_;
   Descent& descent_;
-  Front& front_;
+  ParetoFront& front_;
   bool recompute_;
   Extras needed_;
   std::uint64_t floor_ = 0, limit_ = 0, patience_ = 0;

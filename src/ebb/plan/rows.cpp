@@ -240,10 +240,10 @@ class Reading {
       const trace::Id out = call.out[o];
       if (once) is_[out] = Is::once;
       if (!parts && (once || !growing_[out])) continue;
-      const ops::Rows rows = call.op.type().rows(
+      const ops::BatchRule rows = call.op.type().batch_rule(
           call.op.attributes(), {specs, carry, sums, examples_}, static_cast<int>(o));
-      is_[out] = rows == ops::Rows::apart ? Is::carrying : Is::sum;
-      if (rows != ops::Rows::mixed) continue;
+      is_[out] = rows == ops::BatchRule::per_example ? Is::carrying : Is::sum;
+      if (rows != ops::BatchRule::mixed) continue;
       const std::string why = fmt::format("rows depend on each other in {}", place(call));
       if (!allowed(why)) return why;
       if (grows(t_.values[out].spec, examples_, other_.values[out].spec, other_examples_))

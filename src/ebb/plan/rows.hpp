@@ -1,5 +1,5 @@
 // Whether a batch can be taken in parts, read off the trace: how each op treats rows is the op's
-// own word (Rows in ops/op.hpp).
+// own word (BatchRule in ops/op.hpp).
 #pragma once
 
 #include <string>

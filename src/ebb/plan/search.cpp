@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ebb/plan/compose.hpp"
-#include "ebb/plan/front.hpp"
+#include "ebb/plan/pareto_front.hpp"
 #include "ebb/plan/walk.hpp"
 
 namespace ebb::plan {
@@ -144,7 +144,7 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
   std::size_t levels = 0;
   for (const Node& node : graph.nodes) levels = std::max(levels, node.tiles.size());
   levels = std::min(levels, kMostLevels);
-  Front front;
+  ParetoFront front;
   std::vector<std::unique_ptr<Walk>> walks;
   // Walks share the work: a large graph is walked with all the scratch and with the least, so that
   // both reach their lowest load, and what lies between comes from enlarging.

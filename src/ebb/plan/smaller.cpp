@@ -11,16 +11,16 @@
 namespace ebb::plan {
 namespace {
 
-Levers levers_of(const Plan& p) {
-  Levers levers;
-  levers.by_rows = p.way.by_rows > 0;
-  levers.stored = p.way.activations;
+Policy policy_of(const Plan& p) {
+  Policy policy;
+  policy.gradient_blocks = p.chosen.gradient_blocks > 0;
+  policy.stored = p.chosen.activations;
   bool streamed = false;
   for (const Program& program : p.programs) streamed |= !program.lowered.streams.empty();
-  levers.spilling = streamed               ? Spilling::streamed
-                    : p.way.state_spilled ? Spilling::state
+  policy.spilling = streamed               ? Spilling::streamed
+                    : p.chosen.state_spilled ? Spilling::state
                                           : Spilling::none;  // to the graph, the same as activations
-  return levers;
+  return policy;
 }
 
 bool same_calls(const Program& larger, const trace::Trace& t, const Lowered& lowered) {
@@ -94,10 +94,10 @@ class Smaller {
         trace_rows_(trace_rows),
         options_(options),
         machine_(machine),
-        levers_(levers_of(larger)) {}
+        policy_(policy_of(larger)) {}
 
   std::optional<Plan> plan(std::int64_t examples) {
-    if (larger_.way.mixed || examples < 1) return std::nullopt;
+    if (larger_.chosen.mixed || examples < 1) return std::nullopt;
     Plan p = larger_;
     p.examples = examples;
     p.programs.clear();
@@ -118,7 +118,7 @@ class Smaller {
     // As many parts of the larger's size as there are, one of what is left, and a last one that is
     // no larger than the larger's last.
     const Program& part = larger_.programs.front();
-    const std::int64_t rows = larger_.way.rows;
+    const std::int64_t rows = larger_.chosen.micro_batch;
     const std::int64_t last = std::min(larger_.runs.back().rows, examples);
     const std::int64_t parts = (examples - last) / rows, left = (examples - last) % rows;
     if (parts > 0 && !add(p, part, part_of(rows), 0, rows, parts)) return std::nullopt;
@@ -132,7 +132,7 @@ class Smaller {
   bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t row0, std::int64_t rows,
            std::int64_t times) const {
     std::optional<Program> program =
-        in_place_of(larger, ready(std::move(t), levers_, options_.fuse, machine_),
+        in_place_of(larger, ready(std::move(t), policy_, options_.fuse, machine_),
                     larger_.carry_bytes, larger_.arena);
     if (!program) return false;
     for (std::int64_t i = 0; i < times; ++i)
@@ -141,8 +141,8 @@ class Smaller {
     return true;
   }
   trace::Trace stored(trace::Trace t) const {
-    if (levers_.stored == DType::f32) return t;
-    trace::StoredHalf half = trace::stored_half(t, levers_.stored);
+    if (policy_.stored == DType::f32) return t;
+    trace::StoredHalf half = trace::stored_half(t, policy_.stored);
     return half.values > 0 ? std::move(half.trace) : std::move(t);
   }
   // What counts the rows of the batch counts those of this one, in every part.
@@ -172,7 +172,7 @@ class Smaller {
   const TraceRows& trace_rows_;
   const CompileOptions& options_;
   const Machine& machine_;
-  Levers levers_;
+  Policy policy_;
   trace::Trace all_;  // the whole batch, as a last part
   std::int64_t examples_ = 0;
   SplitAnswer counts_;

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "ebb/plan/bulk.hpp"
+#include "ebb/plan/seed_plans.hpp"
 #include "ebb/plan/refine.hpp"
 
 namespace ebb::plan {
@@ -18,7 +18,7 @@ constexpr double kLook = 0.1;  // less effort than this is a first look
 
 }  // namespace
 
-Walk::Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, Front& front)
+Walk::Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, ParetoFront& front)
     : g_(graph), order_(order), options_(options), front_(front) {
   replayer_(start_, all_);
   offer(start_, all_);
@@ -33,7 +33,7 @@ void Walk::search(std::uint64_t work) {
   };
   constexpr Score kScores[] = {{true, true}, {false, false}, {true, false}, {false, true}};
   // Down from plans made in one go; half of that from the lowest, which leads to the lowest load.
-  std::vector<Extras> begins = in_bulk();
+  std::vector<Extras> begins = seed_plans();
   const double part = g_.nodes <= kClose ? 0.1 : 0.4;
   for (std::size_t i = 0; i < begins.size(); ++i)
     down_from(std::move(begins[i]), i == 0 ? 0.25 : 0.05,
@@ -61,7 +61,7 @@ void Walk::offer(const Extras& extras, const Replay& r) {
 
 // Plans made in one go, the lowest load first: those on the front, and others of little load,
 // which may lead to other places.
-std::vector<Extras> Walk::in_bulk() {
+std::vector<Extras> Walk::seed_plans() {
   struct Found {
     std::uint64_t load;
     bool best;  // of all so far with this load
@@ -69,8 +69,8 @@ std::vector<Extras> Walk::in_bulk() {
   };
   std::vector<Found> found;
   Replay r;
-  InBulk make(g_, all_);
-  const auto begin = [&](const Bulk& how) {
+  SeedPlans make(g_, all_);
+  const auto begin = [&](const SeedOptions& how) {
     Extras extras = make(how);
     replayer_.work += static_cast<std::uint64_t>(g_.nodes);
     if (extras.empty()) return;
@@ -147,7 +147,7 @@ void Walk::fill(std::uint64_t work) {
   Replay r;
   std::set<std::pair<std::uint64_t, std::uint64_t>> tried;
   while (replayer_.work < limit) {
-    const Front::Plans& plans = front_.plans();
+    const ParetoFront::Plans& plans = front_.plans();
     double widest = 0;
     auto best = plans.end();
     std::uint64_t middle = 0;

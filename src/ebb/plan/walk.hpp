@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ebb/plan/descent.hpp"
-#include "ebb/plan/front.hpp"
+#include "ebb/plan/pareto_front.hpp"
 #include "ebb/plan/search.hpp"
 
 namespace ebb::plan {
@@ -16,7 +16,7 @@ inline constexpr Id kShaken = 400;
 
 class Walk {
  public:
-  Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, Front& front);
+  Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, ParetoFront& front);
 
   std::uint64_t peak() const { return all_.peak; }  // with everything kept
 
@@ -24,7 +24,7 @@ class Walk {
 
  private:
   void offer(const Extras& extras, const Replay& r);
-  std::vector<Extras> in_bulk();
+  std::vector<Extras> seed_plans();
   void down_from(Extras extras, double ratio, std::uint64_t work);
   void down(Score score, double ratio, std::uint64_t work);
   void down(Score score, double ratio, std::uint64_t work, Extras extras, Replay r);
@@ -33,7 +33,7 @@ class Walk {
   const Ordered& g_;
   std::size_t order_;
   const SearchOptions& options_;
-  Front& front_;
+  ParetoFront& front_;
   Extras start_ = needed_reads(g_);
   Replayer replayer_{g_};
   Descent descent_{g_, replayer_, options_.recompute};

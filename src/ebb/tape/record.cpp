@@ -70,7 +70,7 @@ class Step final : public Back {
     Tensor& sum = s_.gradients[s_.links[call_.first_in + i]];
     sum = sum ? add_to(std::move(sum), g) : std::move(g);
   }
-  bool give_rows(int i, const Tensor& indices, Tensor rows) override {
+  bool give_sparse(int i, const Tensor& indices, Tensor rows) override {
     if (s_.places.empty() || !wants(i)) return false;
     const Record::Storage::Place place = s_.places[s_.links[call_.first_in + i]];
     if (!place.rows || place.reads != 1 || indices.size() > place.rows->most) return false;
@@ -289,7 +289,7 @@ void Record::record(std::shared_ptr<const CustomGrad> rule, std::span<const Tens
 // A gradient may go as rows where nothing else could be added to it: its source is no result of a
 // call, starts from nothing, and is read once.
 void Record::place_rows(std::span<const Tensor* const> xs, std::span<const Tensor> into,
-                        std::span<RowsGradient> rows) {
+                        std::span<SparseGradient> rows) {
   Storage& s = storage_;
   s.places.clear();
   if (rows.empty()) return;
@@ -305,7 +305,7 @@ void Record::place_rows(std::span<const Tensor* const> xs, std::span<const Tenso
 
 void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
                   std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
-                  std::span<RowsGradient> rows) {
+                  std::span<SparseGradient> rows) {
   Storage& s = storage_;
   refuse_own(ys);
   // Ops of the walk back are for outer tapes, or for nobody where recording is paused.

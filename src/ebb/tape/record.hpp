@@ -51,7 +51,7 @@ class Record final : public ops::Recorder {
     std::vector<std::uint8_t> reaches;  // per slot: leads to a source
     std::vector<std::uint8_t> made;     // per slot: by a call
     struct Place {
-      RowsGradient* rows = nullptr;
+      SparseGradient* rows = nullptr;
       int reads = 0;
     };
     std::vector<Place> places;  // per slot: where its gradient may go as rows; or empty
@@ -77,7 +77,7 @@ class Record final : public ops::Recorder {
   // With `keep` the record can be walked again. `rows`: see Tape::gradient_into.
   void walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
             std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
-            std::span<RowsGradient> rows = {});
+            std::span<SparseGradient> rows = {});
 
   void release();
   void check_usable(const char* what) const;
@@ -94,7 +94,7 @@ class Record final : public ops::Recorder {
   void note_own(std::span<const Tensor* const> in, std::span<const Tensor> out);
   void refuse_own(std::span<const Tensor* const> ys) const;
   void place_rows(std::span<const Tensor* const> xs, std::span<const Tensor> into,
-                  std::span<RowsGradient> rows);
+                  std::span<SparseGradient> rows);
   void add_call(Call call, std::span<const Tensor* const> in, std::span<const Tensor> out,
                 ops::Needs needs);
 

@@ -116,7 +116,7 @@ bool Tape::used_up() const { return record_->used_up(); }
 void Tape::gradient_into(std::span<const Tensor* const> ys,
                          std::span<const Tensor* const> output_gradients,
                          std::span<const Tensor* const> xs, std::span<Tensor> into,
-                         std::span<RowsGradient> rows) {
+                         std::span<SparseGradient> rows) {
   record_->check_usable("gradient");
   for (const auto tensors : {ys, xs})
     for (const Tensor* t : tensors)

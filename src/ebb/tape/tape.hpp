@@ -42,7 +42,7 @@ struct GradientOptions {
 
 // The gradient of a source of which only some rows were picked, as an embedding's weight: rows and
 // where they belong. An index may occur more than once; its rows are added up in their order.
-struct RowsGradient {
+struct SparseGradient {
   std::int64_t most = 0;  // what is asked for: rows at most, 0 for the whole gradient in any case
   Tensor indices, rows;   // (i…), (i…, rest…); empty where the gradient was given whole
 };
@@ -85,7 +85,7 @@ class Tape {
                      std::span<const Tensor> xs, std::span<Tensor> into);
   void gradient_into(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
                      std::span<const Tensor* const> xs, std::span<Tensor> into,
-                     std::span<RowsGradient> rows = {});  // for each source, where given
+                     std::span<SparseGradient> rows = {});  // for each source, where given
 
   Tensor jacobian(const Tensor& y, const Tensor& x);        // (y.shape…, x.shape…)
   Tensor batch_jacobian(const Tensor& y, const Tensor& x);  // (rows, y.row…, x.row…), rows apart

@@ -47,12 +47,12 @@ void to_c_order(const std::byte* from, std::byte* to, const Shape& shape, std::s
   }
 }
 
-struct Front {
+struct Preamble {
   NpyHeader header;
   std::uint64_t data_offset;
 };
 
-Front read_front(File& file) {
+Preamble read_preamble(File& file) {
   const std::string& path = file.path();
   const std::uint64_t size = file.size();
   unsigned char start[12];
@@ -97,7 +97,7 @@ namespace {
 
 // The header of a file that is as long as it says.
 auto checked_front(File& file) {
-  const auto front = read_front(file);
+  const auto front = read_preamble(file);
   const auto& [header, data_offset] = front;
   const std::uint64_t size = file.size(), expected = data_offset + header.spec.bytes();
   if (size != expected)
@@ -161,7 +161,7 @@ namespace {
 
 // For what is moved at once, as much as there is room for.
 memory::Buffer piece_for(std::uint64_t bytes, const char* site) {
-  constexpr std::uint64_t kLeast = First::kChunk * sizeof(double);
+  constexpr std::uint64_t kLeast = InitialValue::kChunk * sizeof(double);
   return memory::up_to(bytes > kLeast ? Rewrite::kChunk : bytes, std::min(kLeast, bytes), site,
                        Category::workspace);
 }

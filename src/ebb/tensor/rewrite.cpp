@@ -24,8 +24,8 @@ Rewrite::Rewrite(std::vector<Variable> variables)
   std::vector<std::size_t> large;
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     const Variable::State& s = variables_[i].state();
-    if (s.keeper) {
-      keepers_.insert(s.keeper.get());
+    if (s.backing) {
+      keepers_.insert(s.backing.get());
       continue;
     }
     const bool own = s.there && s.value.unique();
@@ -72,12 +72,12 @@ void Rewrite::write(std::size_t variable, std::span<const std::byte> from, std::
   if (e.fresh || e.in_place)
     std::memcpy((e.fresh ? e.fresh.bytes() : v.bytes()) + offset, from.data(), from.size());
   else
-    v.state().keeper->write(v, from, offset);
+    v.state().backing->write(v, from, offset);
 }
 
 // Keepers have been told of every failed write by now, and all that is left to them is to switch.
 void Rewrite::commit() {
-  for (Variable::Keeper* keeper : keepers_) keeper->commit();
+  for (Variable::Backing* backing : keepers_) backing->commit();
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     if (entries_[i].fresh)
       variables_[i].set(std::move(entries_[i].fresh));
@@ -92,7 +92,7 @@ Rewrite::~Rewrite() {
 }
 
 void Rewrite::set_back() noexcept {
-  for (Variable::Keeper* keeper : keepers_) keeper->rollback();
+  for (Variable::Backing* backing : keepers_) backing->rollback();
   std::size_t lost = 0;
   const Variable* named = nullptr;
   for (std::size_t i = 0; i < variables_.size(); ++i) {

@@ -37,14 +37,14 @@ class Rewrite {
   struct Entry {
     Tensor fresh;             // takes the value's place; empty: written where it lies …
     bool in_place = false;    // … in memory, …
-    std::uint64_t aside = 0;  // … which was put here in the file; else with its keeper
+    std::uint64_t aside = 0;  // … which was put here in the file; else with its backing
   };
   void set_aside(std::span<const std::size_t> large);
   void set_back() noexcept;
 
   std::vector<Variable> variables_;
   std::vector<Entry> entries_;
-  std::set<Variable::Keeper*> keepers_;
+  std::set<Variable::Backing*> keepers_;
   File aside_;
   bool done_ = false;
 };

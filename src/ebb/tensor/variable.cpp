@@ -18,7 +18,7 @@ Tensor owned(const Tensor& from, Category category) {
   return t;
 }
 
-class Zeros final : public First {
+class Zeros final : public InitialValue {
  public:
   void fill(std::span<std::byte> to, std::uint64_t) const override {
     std::fill(to.begin(), to.end(), std::byte{0});
@@ -39,7 +39,7 @@ void count_to(const memory::Promise* promise, const Tensor& value) {
 
 }  // namespace
 
-std::shared_ptr<const First> zeros_first() {
+std::shared_ptr<const InitialValue> zeros_initially() {
   static const auto zeros = std::make_shared<const Zeros>();
   return zeros;
 }
@@ -50,7 +50,7 @@ Variable::Variable(std::string name, const Tensor& initial, bool trainable, Cate
   set(owned(initial, category));
 }
 
-Variable::Variable(std::string name, const Spec& spec, std::shared_ptr<const First> first,
+Variable::Variable(std::string name, const Spec& spec, std::shared_ptr<const InitialValue> first,
                    bool trainable, Category category)
     : state_(new State{std::move(name), spec, std::move(first), trainable, category,
                        Tensor::Value::next_id(), Scope::current()}) {}
@@ -61,7 +61,7 @@ void Variable::set(Tensor next) const noexcept {
   next.handle()->trainable = watched();
   next.handle()->id = state_->id;
   if (state_->promise) {
-    if (!state_->keeper) count_to(state_->promise, next);
+    if (!state_->backing) count_to(state_->promise, next);
     if (state_->value && !state_->value.unique()) count_to(nullptr, state_->value);
   }
   state_->value = std::move(next);
@@ -70,13 +70,13 @@ void Variable::set(Tensor next) const noexcept {
 
 void Variable::draw_from(const memory::Promise* promise) {
   state().promise = promise;
-  if (state_->there && !state_->keeper) count_to(promise, state_->value);
+  if (state_->there && !state_->backing) count_to(promise, state_->value);
 }
 
 // What somebody else keeps was promised no place in memory: whoever reads it, be it a step or the
-// program, has it until the keeper's next step.
+// program, has it until the backing's next step.
 const memory::Promise* Variable::draws_from() const {
-  return state_->keeper ? nullptr : state_->promise;
+  return state_->backing ? nullptr : state_->promise;
 }
 
 void Variable::load() const {
@@ -105,8 +105,8 @@ void Variable::read(std::span<std::byte> to, std::uint64_t offset) const {
   const State& s = state();
   if (s.there.load(std::memory_order_acquire)) {
     if (!to.empty()) std::memcpy(to.data(), s.value.raw() + offset, to.size());
-  } else if (s.keeper) {
-    s.keeper->read(*this, to, offset);
+  } else if (s.backing) {
+    s.backing->read(*this, to, offset);
   } else {
     s.first->fill(to, offset / size_of(s.spec.dtype));
   }
@@ -114,13 +114,13 @@ void Variable::read(std::span<std::byte> to, std::uint64_t offset) const {
 
 namespace {
 
-void write_through(Variable::Keeper& keeper, const Variable& variable,
+void write_through(Variable::Backing& backing, const Variable& variable,
                    std::span<const std::byte> from, std::uint64_t offset) {
   try {
-    keeper.write(variable, from, offset);
-    keeper.commit();
+    backing.write(variable, from, offset);
+    backing.commit();
   } catch (...) {
-    keeper.rollback();
+    backing.rollback();
     throw;
   }
 }
@@ -133,7 +133,7 @@ void Variable::write(std::span<const std::byte> from, std::uint64_t offset) {
     throw Error(fmt::format("write: bytes of variable {} inside a compiled function, which notes only "
                             "values; assign it there, or write outside",
                             name()));
-  if (state_->keeper && !state_->there) return write_through(*state_->keeper, *this, from, offset);
+  if (state_->backing && !state_->there) return write_through(*state_->backing, *this, from, offset);
   own();
   if (!from.empty()) std::memcpy(bytes() + offset, from.data(), from.size());
 }
@@ -144,8 +144,8 @@ void Variable::assign(const Tensor& value) {
                             to_string(value.spec())));
   if (VariableView* view = variable_view()) return view->assign(*this, value);
   value.check_known();
-  if (state_->keeper) {
-    write_through(*state_->keeper, *this, {value.raw(), value.spec().bytes()}, 0);
+  if (state_->backing) {
+    write_through(*state_->backing, *this, {value.raw(), value.spec().bytes()}, 0);
     forget();
   } else if (state_->there && state_->value.unique() && state_->value.handle() != value.handle()) {
     std::memcpy(state_->value.bytes(), value.raw(), value.spec().bytes());  // in its place
@@ -159,7 +159,7 @@ void Variable::adopt(Tensor value) {
   if (VariableView* view = variable_view()) return view->assign(*this, std::move(value));
   memory::retag(value.handle(), state_->category);
   set(std::move(value));
-  if (state_->keeper) state_->keeper->written(*this);
+  if (state_->backing) state_->backing->written(*this);
 }
 
 void Variable::own() {
@@ -168,14 +168,14 @@ void Variable::own() {
     const memory::Drawing draws(draws_from());
     set(owned(state_->value, state_->category));
   }
-  if (state_->keeper) state_->keeper->written(*this);
+  if (state_->backing) state_->backing->written(*this);
 }
 
 Variable Variable::clone() const {
   const State& s = state();
   const Scope scope(s.scope);
   Variable other(s.name, s.spec, s.first, s.trainable, s.category);
-  if (!s.there && !s.keeper) return other;
+  if (!s.there && !s.backing) return other;
   Tensor t = Tensor::uninitialized(s.spec, "variable", s.category);
   read({t.bytes(), s.spec.bytes()}, 0);
   other.set(std::move(t));
@@ -187,14 +187,14 @@ void Variable::set_trainable(bool trainable) {
   if (state_->there) state_->value.handle()->trainable = watched();
 }
 
-void Variable::give_to(std::shared_ptr<Keeper> keeper) {
-  if (!keeper && !state().there) load();
-  state().keeper = std::move(keeper);
+void Variable::give_to(std::shared_ptr<Backing> backing) {
+  if (!backing && !state().there) load();
+  state().backing = std::move(backing);
   forget();
 }
 
 void Variable::forget() noexcept {
-  if (!state_->keeper) return;
+  if (!state_->backing) return;
   state_->there = false;
   state_->value = Tensor();
 }

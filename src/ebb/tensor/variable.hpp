@@ -4,7 +4,7 @@
 // what it is even when the variable moves on: writing copies first where somebody still holds it.
 // To a tape all values of a variable are one source.
 //
-// A variable that knows how it begins (a First) takes its bytes when they are first asked for; so a
+// A variable that knows how it begins (an InitialValue) takes its bytes when they are first asked for; so a
 // model can be made, and its step planned, in less memory than its parameters need.
 #pragma once
 
@@ -18,9 +18,9 @@
 namespace ebb {
 
 // How a variable begins: any run of its elements, from nothing but their positions.
-class First {
+class InitialValue {
  public:
-  virtual ~First() = default;
+  virtual ~InitialValue() = default;
   // Elements from `element` on, as many as fit into `to`; `element` is a multiple of kChunk.
   virtual void fill(std::span<std::byte> to, std::uint64_t element) const = 0;
   // Whether it may be asked at any later time, by any thread, and says the same: it reads nothing
@@ -28,14 +28,14 @@ class First {
   virtual bool lasting() const { return false; }
   static constexpr std::uint64_t kChunk = 4096;
 };
-std::shared_ptr<const First> zeros_first();
+std::shared_ptr<const InitialValue> zeros_initially();
 
 class Variable {
  public:
   Variable() = default;
   Variable(std::string name, const Tensor& initial, bool trainable = true,
            Category category = Category::parameters);
-  Variable(std::string name, const Spec& spec, std::shared_ptr<const First> first,
+  Variable(std::string name, const Spec& spec, std::shared_ptr<const InitialValue> first,
            bool trainable = true, Category category = Category::parameters);
 
   explicit operator bool() const { return state_ != nullptr; }
@@ -66,7 +66,7 @@ class Variable {
   }
 
   // Bytes from `offset` on, wherever they are now; for hashing and saving without a copy of it all.
-  // `offset` is a multiple of First::kChunk elements.
+  // `offset` is a multiple of InitialValue::kChunk elements.
   void read(std::span<std::byte> to, std::uint64_t offset) const;
   // Likewise, from any byte on: all of it, or an error and nothing. What somebody else keeps goes
   // straight there. For new values of whole models: ebb/tensor/rewrite.hpp.
@@ -89,7 +89,7 @@ class Variable {
   bool operator<(const Variable& other) const { return state_ < other.state_; }
 
   // Somebody who keeps a variable's bytes elsewhere, such as in a spill file.
-  class Keeper {
+  class Backing {
    public:
     virtual void read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) = 0;
     virtual void written(const Variable& variable) = 0;  // it was given another value in memory
@@ -100,32 +100,32 @@ class Variable {
     virtual void commit() = 0;
     virtual void rollback() noexcept = 0;
 
-    virtual ~Keeper() = default;
+    virtual ~Backing() = default;
   };
   bool in_memory() const { return state().there; }
   // How it begins, while nobody has asked for its bytes and if that lasts; else nothing.
-  std::shared_ptr<const First> begins() const {
+  std::shared_ptr<const InitialValue> begins() const {
     const State& s = state();
-    return s.there || s.keeper || !s.first || !s.first->lasting() ? nullptr : s.first;
+    return s.there || s.backing || !s.first || !s.first->lasting() ? nullptr : s.first;
   }
-  // The keeper has its bytes now; those in memory are dropped. Null: into memory, to stay.
-  void give_to(std::shared_ptr<Keeper> keeper);
-  bool kept_by(const Keeper* keeper) const { return state().keeper.get() == keeper; }
-  void forget() noexcept;  // drops what was read back from the keeper into memory
+  // The backing has its bytes now; those in memory are dropped. Null: into memory, to stay.
+  void give_to(std::shared_ptr<Backing> backing);
+  bool backed_by(const Backing* backing) const { return state().backing.get() == backing; }
+  void forget() noexcept;  // drops what was read back from the backing into memory
 
  private:
   friend class Rewrite;
   struct State {
     std::string name;
     Spec spec;
-    std::shared_ptr<const First> first;  // where the bytes come from until there is a value
+    std::shared_ptr<const InitialValue> first;  // where the bytes come from until there is a value
     bool trainable;
     Category category;
     std::uint64_t id;
     Scope::Id scope;  // where it was made
     Tensor value{};
     std::atomic<bool> there{false};  // the value; two threads may ask for it first
-    std::shared_ptr<Keeper> keeper{};
+    std::shared_ptr<Backing> backing{};
     const memory::Promise* promise = nullptr;  // what its value is drawn from; it outlives all
     bool claimed = false;
   };

@@ -6,7 +6,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/ops/apply.hpp"
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::trace {
@@ -367,9 +367,9 @@ std::string title(const Call& call) {
       text += (&m == &g->members.front() ? "[" : " ") + std::string(m.op.type().name);
     text += ']';
   }
-  if (const Rowwise* w = rowwise_of(call)) {
+  if (const GradientBlocks* w = gradient_blocks_of(call)) {
     text += '[';
-    for (const Rowwise::Member& m : w->members) text += std::string(m.op.type().name) + ' ';
+    for (const GradientBlocks::Member& m : w->members) text += std::string(m.op.type().name) + ' ';
     text += std::string(w->update.type().name) + ']';
   }
   return text;

@@ -40,6 +40,6 @@ struct Group {
 };
 
 const Group* group_of(const Call& call);  // null: it is not fused
-std::string title(const Call& call);      // the op's name; fused[silu mul], by_rows[matmul adam]
+std::string title(const Call& call);      // the op's name; fused[silu mul], gradient_blocks[matmul adam]
 
 }  // namespace ebb::trace

@@ -31,7 +31,7 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
   to.inputs = from.inputs;
   to.after = from.after;
   to.groups = from.groups;
-  to.rowwise = from.rowwise;
+  to.gradient_blocks = from.gradient_blocks;
   to.gradients = from.gradients;
   std::vector<Id> value_at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
   std::vector<Id> variable_at(from.variables.size(), kNone);

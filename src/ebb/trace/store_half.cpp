@@ -19,7 +19,7 @@ struct Store {
   Spec shape(const Spec& x) const { return cast.shape(x); }
   Cost cost(const Spec& x) const { return cast.cost(x); }
   void run(In x, Out y, Scratch scratch) const { cast.run(x, y, scratch); }
-  Rows rows(const Carried& batch, int output) const { return cast.rows(batch, output); }
+  BatchRule batch_rule(const BatchInputs& batch, int output) const { return cast.batch_rule(batch, output); }
 };
 
 }  // namespace ebb::ops

@@ -65,13 +65,13 @@ struct Before {
 };
 
 struct Group;    // ebb/trace/fuse.hpp
-struct Rowwise;  // ebb/trace/by_rows.hpp
+struct GradientBlocks;  // ebb/trace/gradient_blocks.hpp
 
 struct Trace {
   std::vector<Value> values;
   std::vector<Call> calls;
   std::vector<std::shared_ptr<const Group>> groups;     // what fused calls do
-  std::vector<std::shared_ptr<const Rowwise>> rowwise;  // what calls by rows do
+  std::vector<std::shared_ptr<const GradientBlocks>> gradient_blocks;  // what calls by rows do
   std::vector<Spec> inputs;
   std::vector<Variable> variables;
   std::vector<Tensor> constants;

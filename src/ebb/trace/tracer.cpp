@@ -19,9 +19,9 @@
 namespace ebb::trace {
 namespace {
 
-class Noting final : public ops::Tracer, public VariableView {
+class TraceBuilder final : public ops::Tracer, public VariableView {
  public:
-  Noting(Part part, const Trace* first) : part_(part), first_(first) {}
+  TraceBuilder(Part part, const Trace* first) : part_(part), first_(first) {}
 
   Tensor input(const Spec& spec) {
     trace.inputs.push_back(spec);
@@ -264,23 +264,23 @@ class Noting final : public ops::Tracer, public VariableView {
 };
 
 // For as long as it lives, this thread's ops and variables go to the tracer.
-class Listening {
+class TracingScope {
  public:
-  explicit Listening(Noting& noting)
-      : ops_(std::exchange(ops::tracer(), &noting)),
-        view_(std::exchange(variable_view(), &noting)),
+  explicit TracingScope(TraceBuilder& builder)
+      : ops_(std::exchange(ops::tracer(), &builder)),
+        view_(std::exchange(variable_view(), &builder)),
         random_(random::state()) {
     random::State start = random_;
     start.draw = 0;
     random::restore(start);
   }
-  ~Listening() {
+  ~TracingScope() {
     ops::tracer() = ops_;
     variable_view() = view_;
     random::restore(random_);
   }
-  Listening(const Listening&) = delete;
-  Listening& operator=(const Listening&) = delete;
+  TracingScope(const TracingScope&) = delete;
+  TracingScope& operator=(const TracingScope&) = delete;
 
  private:
   ops::Tracer* ops_;
@@ -290,13 +290,13 @@ class Listening {
 
 Trace traced(const Function& fn, std::span<const Spec> inputs, Part part, const Trace* first,
              bool with_tape) {
-  Noting noting(part, first);
-  const Listening listening(noting);
+  TraceBuilder builder(part, first);
+  const TracingScope scope(builder);
   const Tape::Pause nobody;  // tapes outside do not see what happens in here
   const CategoryScope category(Category::activations);
   const Scope root(Scope::Id{0});
   std::vector<Tensor> arguments;
-  for (const Spec& s : inputs) arguments.push_back(noting.input(s));
+  for (const Spec& s : inputs) arguments.push_back(builder.input(s));
   std::optional<Tape> tape;
   if (with_tape) {
     tape.emplace(TapeOptions{.persistent = true});
@@ -306,13 +306,13 @@ Trace traced(const Function& fn, std::span<const Spec> inputs, Part part, const 
   const std::vector<Tensor> results = fn(arguments);
   for (const Tensor& r : results) {
     if (!r) throw Error("compile: the function gave back a handle that holds no tensor");
-    noting.trace.results.push_back(noting.total_of(noting.id_of(r)));
+    builder.trace.results.push_back(builder.total_of(builder.id_of(r)));
   }
   if (tape) {
-    noting.trace.gradients = tape->walked();
+    builder.trace.gradients = tape->walked();
     tape->commit();
   }
-  return std::move(noting.trace);
+  return std::move(builder.trace);
 }
 
 }  // namespace

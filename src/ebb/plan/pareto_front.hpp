@@ -10,7 +10,7 @@
 
 namespace ebb::plan {
 
-class Front {
+class ParetoFront {
  public:
   struct Plan {
     double seconds;

@@ -1,4 +1,4 @@
-#include "ebb/plan/bulk.hpp"
+#include "ebb/plan/seed_plans.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -22,7 +22,7 @@ bool waits(const Ordered& g, const Gap& gap) {
 
 }  // namespace
 
-InBulk::InBulk(const Ordered& graph, const Replay& all)
+SeedPlans::SeedPlans(const Ordered& graph, const Replay& all)
     : g_(graph),
       all_(all),
       from_(graph.bytes.size() + 1),
@@ -44,7 +44,7 @@ InBulk::InBulk(const Ordered& graph, const Replay& all)
   if (g_.spill.state_allowed) find_state_reads();
 }
 
-void InBulk::find_prices() {
+void SeedPlans::find_prices() {
   std::vector<std::pair<double, double>> waiting;  // price, bytes
   double total = 0;
   for (const Gap& gap : gaps_) {
@@ -62,7 +62,7 @@ void InBulk::find_prices() {
   }
 }
 
-void InBulk::find_turn() {
+void SeedPlans::find_turn() {
   const std::size_t size = all_.positions.size();
   std::vector<std::int64_t> over(size + 1);
   for (const Gap& gap : gaps_) {
@@ -95,7 +95,7 @@ void InBulk::find_turn() {
 
 // Every use that comes after a while, from the last on: read early enough to be hidden, one after
 // the other.
-void InBulk::find_state_reads() {
+void SeedPlans::find_state_reads() {
   std::vector<Gap> uses;
   const auto spills = [&](Id b) { return g_.state[b] && g_.spillable[b]; };
   for (const Gap& gap : all_.gaps)
@@ -123,7 +123,7 @@ void InBulk::find_state_reads() {
 }
 
 // Cuts where least goes across, each in its part of what is saved.
-void InBulk::cut(int segments) {
+void SeedPlans::cut(int segments) {
   std::fill(kept_.begin(), kept_.end(), 0);
   std::fill(stage_of_.begin(), stage_of_.end(), kNone);
   if (segments < 2) return;
@@ -163,7 +163,7 @@ void InBulk::cut(int segments) {
       stage_of_[b] = stages[segment(all_.main_at[g_.maker[b]])];
 }
 
-Extras InBulk::operator()(const Bulk& how) {
+Extras SeedPlans::operator()(const SeedOptions& how) {
   const std::size_t most = kMost * static_cast<std::size_t>(g_.nodes);
   extras_.clear();
   std::fill(run_.begin(), run_.end(), kNone);
@@ -179,7 +179,7 @@ Extras InBulk::operator()(const Bulk& how) {
 }
 
 // So that it is there in `stage`, and what makes it as well. Chains may be long: no recursion.
-void InBulk::bring_back(Id wanted, Id stage, const Bulk& how) {
+void SeedPlans::bring_back(Id wanted, Id stage, const SeedOptions& how) {
   const std::size_t most = kMost * static_cast<std::size_t>(g_.nodes);
   todo_.assign(1, {wanted, stage});
   while (!todo_.empty() && extras_.size() <= most) {
@@ -203,14 +203,14 @@ void InBulk::bring_back(Id wanted, Id stage, const Bulk& how) {
   todo_.clear();
 }
 
-bool InBulk::waits_at(Id buffer, Id at) const {
+bool SeedPlans::waits_at(Id buffer, Id at) const {
   for (std::size_t k = from_[buffer]; k < from_[buffer + 1]; ++k)
     if (gaps_[k].from + kShort < at && at <= gaps_[k].to) return true;
   return false;
 }
 
 // The stage from which on there is enough to do while it is read.
-Id InBulk::early(Id buffer, Id stage) const {
+Id SeedPlans::early(Id buffer, Id stage) const {
   const double begin = all_.start[all_.main_at[stage]] - g_.read_seconds(buffer);
   const Id made = g_.maker[buffer];
   while (stage > made + 2 && all_.start[all_.main_at[stage]] > begin) --stage;

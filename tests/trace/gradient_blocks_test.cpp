@@ -1,4 +1,4 @@
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/some_rows.hpp"
+#include "ebb/ops/row_block.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/trace/fuse.hpp"
@@ -25,7 +25,7 @@ const Spec kIds{{12}, DType::i64}, kRows{{12, 128}, DType::f32};
 Trace of(const Function& fn, const std::vector<Spec>& in) {
   Trace t = simplified(trace(fn, in));
   t.carry.clear();  // the batch is taken as a whole
-  return with_gradients_by_rows(t);
+  return with_gradient_blocks(t);
 }
 
 // Titles of the calls that update something.
@@ -44,7 +44,7 @@ struct Model {
 
 using Texts = std::vector<std::string>;
 
-TEST(ByRows, TheGradientOfATiedWeightIsMadeInItsUpdate) {
+TEST(GradientBlocks, TheGradientOfATiedWeightIsMadeInItsUpdate) {
   Variable w("w", random::normal({1100, 128}, 0, 1, 1, 1));
   optim::AdamW adam({w}, {.lr = 0.1});
   const Trace t = of(
@@ -53,9 +53,9 @@ TEST(ByRows, TheGradientOfATiedWeightIsMadeInItsUpdate) {
         return std::vector{loss.sum};
       },
       {kIds, kIds});
-  EXPECT_EQ(updates(t), Texts{"by_rows[linear_cross_entropy_dweight scatter_add adam]"}) << t;
-  ASSERT_EQ(t.rowwise.size(), 1u);
-  const Rowwise& w0 = *t.rowwise[0];
+  EXPECT_EQ(updates(t), Texts{"gradient_blocks[linear_cross_entropy_dweight scatter_add adam]"}) << t;
+  ASSERT_EQ(t.gradient_blocks.size(), 1u);
+  const GradientBlocks& w0 = *t.gradient_blocks[0];
   EXPECT_EQ(w0.blocks, 1u) << "the sum goes on where it stands";
   EXPECT_EQ(w0.at_once, (1 << 15) / 128);
   EXPECT_EQ(
@@ -66,7 +66,7 @@ TEST(ByRows, TheGradientOfATiedWeightIsMadeInItsUpdate) {
 }
 
 // What a call writes is as large as its op says, also where 16 bits go in and sums are f32.
-TEST(ByRows, ResultsHaveTheTypesTheirOpsGive) {
+TEST(GradientBlocks, ResultsHaveTheTypesTheirOpsGive) {
   for (const DType type : {DType::f32, DType::bf16}) {
     Variable w("w", random::normal({1100, 128}, 0, 1, 1, 1));
     optim::AdamW adam({w}, {.lr = 0.1});
@@ -89,7 +89,7 @@ TEST(ByRows, ResultsHaveTheTypesTheirOpsGive) {
   }
 }
 
-TEST(ByRows, ProductsAndElementwiseCallsAreTakenToo) {
+TEST(GradientBlocks, ProductsAndElementwiseCallsAreTakenToo) {
   Model m;
   const Trace t = of(
       [&](std::span<const Tensor> in) {
@@ -98,11 +98,11 @@ TEST(ByRows, ProductsAndElementwiseCallsAreTakenToo) {
         return std::vector{m.sgd.minimize({sum(square(z)), Tensor::scalar(12, DType::i64)}).sum};
       },
       {kRows});
-  EXPECT_EQ(updates(t), (Texts{"by_rows[matmul mul sgd]", "by_rows[matmul matmul sgd]"})) << t;
+  EXPECT_EQ(updates(t), (Texts{"gradient_blocks[matmul mul sgd]", "gradient_blocks[matmul matmul sgd]"})) << t;
 }
 
 // Fewer rows may take more scratch than many: a product of a few is worked on in another way.
-TEST(ByRows, ScratchIsEnoughForTheLastBlock) {
+TEST(GradientBlocks, ScratchIsEnoughForTheLastBlock) {
   const int before = pool::threads();
   for (const int threads : {1, 2, 8}) {
     pool::set_threads(threads);
@@ -116,11 +116,11 @@ TEST(ByRows, ScratchIsEnoughForTheLastBlock) {
               return std::vector{sgd.minimize({sum(square(y)), Tensor::scalar(1, DType::i64)}).sum};
             },
             {Spec{{batch, 64}, DType::f32}});
-        ASSERT_EQ(t.rowwise.size(), 1u);
-        const Rowwise& by = *t.rowwise[0];
+        ASSERT_EQ(t.gradient_blocks.size(), 1u);
+        const GradientBlocks& by = *t.gradient_blocks[0];
         const Spec in[] = {{{batch, rows}, DType::f32}, {{batch, 64}, DType::f32}};
         for (const std::int64_t some : {by.at_once, rows % by.at_once})
-          EXPECT_GE(by.scratch, ops::some_rows_scratch(by.members[0].op, in, some))
+          EXPECT_GE(by.scratch, ops::row_block_scratch(by.members[0].op, in, some))
               << some << " rows of " << rows << ", batch " << batch << ", " << threads
               << " threads";
       }
@@ -131,7 +131,7 @@ TEST(ByRows, ScratchIsEnoughForTheLastBlock) {
 
 // The whole of it is asked for: by the program, by the norm of all gradients; or it is read from
 // the parameter as a whole, which is not there any more when some of its rows are updated.
-TEST(ByRows, WhereSomebodyElseReadsItItStays) {
+TEST(GradientBlocks, WhereSomebodyElseReadsItItStays) {
   Model m;
   const auto loss = [&](std::span<const Tensor> in) {
     return Loss{sum(square(matmul(in[0], m.w, {.transpose_b = true}))),
@@ -140,19 +140,19 @@ TEST(ByRows, WhereSomebodyElseReadsItItStays) {
   const auto plain = [&](std::span<const Tensor> in) {
     return std::vector{m.sgd.minimize(loss(in)).sum};
   };
-  EXPECT_EQ(of(plain, {kRows}).rowwise.size(), 1u);
+  EXPECT_EQ(of(plain, {kRows}).gradient_blocks.size(), 1u);
   m.sgd.clip_norm(1);
-  EXPECT_TRUE(of(plain, {kRows}).rowwise.empty());
+  EXPECT_TRUE(of(plain, {kRows}).gradient_blocks.empty());
 
   Model other;
   const auto gram = [&](std::span<const Tensor>) {
     const Tensor all = matmul(other.w, other.w, {.transpose_b = true});
     return std::vector{other.sgd.minimize({sum(all), Tensor::scalar(1, DType::i64)}).sum};
   };
-  EXPECT_TRUE(of(gram, {kRows}).rowwise.empty());
+  EXPECT_TRUE(of(gram, {kRows}).gradient_blocks.empty());
 }
 
-TEST(ByRows, SmallGradientsStay) {
+TEST(GradientBlocks, SmallGradientsStay) {
   Variable w("w", random::normal({100, 128}, 0, 1, 1, 1));
   optim::Sgd sgd({w}, {.lr = 0.1});
   const Trace t = of(

@@ -3,8 +3,8 @@
 #include <tuple>
 
 #include "ebb/ops/apply.hpp"
-#include "ebb/ops/some_rows.hpp"
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/ops/row_block.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 
 namespace ebb::trace {
 namespace {
@@ -25,9 +25,9 @@ std::uint64_t row_bytes(const Spec& spec) {
 // The rows of a call, with what it was given whole or cut to some rows.
 template <int kOutputs>
 struct ByRows {
-  static constexpr auto name = "by_rows";
+  static constexpr auto name = "gradient_blocks";
   static constexpr bool once = true, unlisted = true;
-  const Rowwise* what;  // the trace holds it
+  const GradientBlocks* what;  // the trace holds it
   std::int64_t first = 0;
   bool operator==(const ByRows& o) const {
     return first == o.first && (what == o.what || *what == *o.what);
@@ -68,9 +68,9 @@ struct ByRows {
 
   void run_block(std::int64_t at, std::int64_t rows, ops::Ins in, ops::Outs out,
                  ops::Scratch scratch) const {
-    const Rowwise& w = *what;
-    Spec specs[Rowwise::kMostInputs];
-    ops::In ins[Rowwise::kMostInputs];
+    const GradientBlocks& w = *what;
+    Spec specs[GradientBlocks::kMostInputs];
+    ops::In ins[GradientBlocks::kMostInputs];
     std::copy(in.begin(), in.end(), ins);
     for (std::size_t i = w.cut_from; i < in.size(); ++i) {
       specs[i] = with_rows(*in[i].spec, rows);
@@ -85,14 +85,14 @@ struct ByRows {
       return static_cast<std::size_t>(place) < w.inputs ? ins[place]
                                                         : ops::In{&gradient, block(place)};
     };
-    for (const Rowwise::Member& m : w.members) {
-      ops::In args[Rowwise::kMostOperands];
+    for (const GradientBlocks::Member& m : w.members) {
+      ops::In args[GradientBlocks::kMostOperands];
       for (std::size_t i = 0; i < m.in.size(); ++i) args[i] = operand(m.in[i]);
-      ops::run_some_rows(m.op, {args, m.in.size()}, {&gradient, block(m.out)}, first + at,
+      ops::run_row_block(m.op, {args, m.in.size()}, {&gradient, block(m.out)}, first + at,
                          scratch.subspan(w.block * w.blocks));
     }
-    ops::In args[kParam + Rowwise::kMostOutputs] = {ins[0], ins[1], operand(w.members.back().out)};
-    ops::Out outs[Rowwise::kMostOutputs];
+    ops::In args[kParam + GradientBlocks::kMostOutputs] = {ins[0], ins[1], operand(w.members.back().out)};
+    ops::Out outs[GradientBlocks::kMostOutputs];
     for (std::size_t k = 0; k < out.size(); ++k) {
       args[kParam + k] = ins[w.cut_from + k];
       outs[k] = {&specs[w.cut_from + k], out[k].template as<std::byte>() +
@@ -105,7 +105,7 @@ struct ByRows {
 
 }  // namespace
 
-ops::AnyOp by_rows_op(const Rowwise* what, std::size_t outputs) {
+ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs) {
   const auto op = [&]<int n>(std::integral_constant<int, n>) {
     const ByRows<n> by{what};
     return ops::AnyOp(ops::op_type<ByRows<n>>(), &by);
@@ -115,13 +115,13 @@ ops::AnyOp by_rows_op(const Rowwise* what, std::size_t outputs) {
   return op(std::integral_constant<int, 3>());
 }
 
-const Rowwise* rowwise_of(const Call& call) {
-  const auto of = [&]<int n>(std::integral_constant<int, n>) -> const Rowwise* {
+const GradientBlocks* gradient_blocks_of(const Call& call) {
+  const auto of = [&]<int n>(std::integral_constant<int, n>) -> const GradientBlocks* {
     if (&call.op.type() != &ops::op_type<ByRows<n>>()) return nullptr;
     return static_cast<const ByRows<n>*>(call.op.attributes())->what;
   };
-  if (const Rowwise* w = of(std::integral_constant<int, 1>())) return w;
-  if (const Rowwise* w = of(std::integral_constant<int, 2>())) return w;
+  if (const GradientBlocks* w = of(std::integral_constant<int, 1>())) return w;
+  if (const GradientBlocks* w = of(std::integral_constant<int, 2>())) return w;
   return of(std::integral_constant<int, 3>());
 }
 

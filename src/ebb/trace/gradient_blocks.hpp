@@ -1,5 +1,5 @@
 // The gradient of a large parameter that nothing but its update reads need not stand anywhere as a
-// whole. Where the calls that make it can make any rows of it by themselves (ebb/ops/some_rows.hpp),
+// whole. Where the calls that make it can make any rows of it by themselves (ebb/ops/row_block.hpp),
 // they and the update become one call, which takes block after block of rows: makes the gradient of
 // a block in its scratch and updates these rows at once.
 //
@@ -7,7 +7,7 @@
 //   %8 = scatter_add(ids, %7, %5); w', m', v' = adam(rule, scale, %8, w, m, v)
 //   becomes
 //   %6, …, %9 = linear_cross_entropy_dx(x, w, labels, d)
-//   w', m', v' = by_rows[linear_cross_entropy_dweight scatter_add adam](rule, scale, x, labels, d,
+//   w', m', v' = gradient_blocks[linear_cross_entropy_dweight scatter_add adam](rule, scale, x, labels, d,
 //                                                                        %9, ids, %7, w, m, v)
 //
 // An element of the gradient comes from the same kernels in the same order: the bits are the same.
@@ -19,11 +19,11 @@
 
 namespace ebb::trace {
 
-Trace with_gradients_by_rows(const Trace& trace);
+Trace with_gradient_blocks(const Trace& trace);
 
 // What a call by rows does. Places are what its members read and write: first the inputs of the
 // call, then blocks of gradient in its scratch.
-struct Rowwise {
+struct GradientBlocks {
   static constexpr std::size_t kMostInputs = 32, kMostOperands = 8, kMostOutputs = 3;
   struct Member {
     ops::AnyOp op;
@@ -41,14 +41,14 @@ struct Rowwise {
   std::uint64_t blocks = 0;     // … and how many there are
   std::uint64_t scratch = 0;    // bytes the members need besides
   std::vector<ops::Cost> costs;  // of the members and the update, one after the other
-  bool operator==(const Rowwise& o) const {
+  bool operator==(const GradientBlocks& o) const {
     return members == o.members && update == o.update && gradient == o.gradient &&
            cut_from == o.cut_from && at_once == o.at_once;
   }
 };
 
-ops::AnyOp by_rows_op(const Rowwise* what, std::size_t outputs);
-const Rowwise* rowwise_of(const Call& call);  // null: it is not by rows
+ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs);
+const GradientBlocks* gradient_blocks_of(const Call& call);  // null: it is not by rows
 
 // The op of such a call, to be run on rows from `first` on of all that is cut.
 ops::AnyOp at_row(const ops::AnyOp& op, std::int64_t first);

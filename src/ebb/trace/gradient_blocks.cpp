@@ -1,4 +1,4 @@
-#include "ebb/trace/by_rows.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 
 #include <algorithm>
 #include <map>
@@ -6,7 +6,7 @@
 
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
-#include "ebb/ops/some_rows.hpp"
+#include "ebb/ops/row_block.hpp"
 #include "ebb/optim/update_ops.hpp"
 #include "ebb/trace/passes.hpp"
 
@@ -79,10 +79,10 @@ class Joining {
     if (!gather(update.in[kGradient]) || held_ > gradient_.bytes()) return false;
     const std::size_t first_cut = in_.size();
     in_.insert(in_.end(), cut_.begin(), cut_.end());
-    if (in_.size() > Rowwise::kMostInputs) return false;
-    t_.rowwise.push_back(std::make_shared<const Rowwise>(joined(first_cut)));
+    if (in_.size() > GradientBlocks::kMostInputs) return false;
+    t_.gradient_blocks.push_back(std::make_shared<const GradientBlocks>(joined(first_cut)));
     Call& call = t_.calls[root_];
-    call.op = by_rows_op(t_.rowwise.back().get(), call.out.size());
+    call.op = gradient_blocks_op(t_.gradient_blocks.back().get(), call.out.size());
     call.in = in_;
     call.donated = -1;
     return true;
@@ -104,9 +104,9 @@ class Joining {
     if (can_be_taken_apart(t_.calls[v.call])) take_apart(t_, v.call);
     const Id index = t_.values[value].call;
     const Call call = t_.calls[index];
-    if (call.view || call.op.type().outputs != 1 || call.in.size() > Rowwise::kMostOperands) return false;
+    if (call.view || call.op.type().outputs != 1 || call.in.size() > GradientBlocks::kMostOperands) return false;
     const std::vector<Spec> specs = specs_of(call);
-    const auto cut = ops::cut_by_rows(call.op, specs);
+    const auto cut = ops::row_block_inputs(call.op, specs);
     if (!cut) return false;
     for (std::size_t i = 0; i < call.in.size(); ++i)
       if (!operand(call.in[i], *cut >> i & 1)) return false;
@@ -144,9 +144,9 @@ class Joining {
     return std::clamp<std::int64_t>(most >= even ? most / even * even : most, 1, rows);
   }
 
-  Rowwise joined(std::size_t first_cut) const {
+  GradientBlocks joined(std::size_t first_cut) const {
     const Call& update = t_.calls[root_];
-    Rowwise w;
+    GradientBlocks w;
     w.update = update.op;
     w.gradient = gradient_;
     w.cut_from = first_cut;
@@ -160,7 +160,7 @@ class Joining {
       const Call& call = t_.calls[index];
       const std::vector<Spec> specs = specs_of(call);
       const std::uint32_t may = call.op.type().overwrites(call.op.attributes(), 0);
-      Rowwise::Member m{call.op, {}, kNone};
+      GradientBlocks::Member m{call.op, {}, kNone};
       std::vector<Id> over;  // blocks that nobody reads after this member
       for (std::size_t i = 0; i < call.in.size(); ++i) {
         const Id at = place.at(call.in[i]);
@@ -182,7 +182,7 @@ class Joining {
       // The last block is smaller, and may be worked on in another way, which takes more.
       for (const std::int64_t rows : {w.at_once, gradient_.shape[0] % w.at_once}) {
         w.scratch = std::max<std::uint64_t>(
-            w.scratch, aligned(ops::some_rows_scratch(call.op, specs, rows)));
+            w.scratch, aligned(ops::row_block_scratch(call.op, specs, rows)));
       }
       w.members.push_back(std::move(m));
     }
@@ -202,7 +202,7 @@ class Joining {
 
 // An update whose gradient is large enough to be worth it.
 bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
-  if (ops::cut_from(call.op.type()) != kGradient || call.out.size() > Rowwise::kMostOutputs) return false;
+  if (ops::cut_from(call.op.type()) != kGradient || call.out.size() > GradientBlocks::kMostOutputs) return false;
   const Spec &gradient = t.values[call.in[kGradient]].spec, &param = t.values[call.in[kParam]].spec;
   const bool floats = param.dtype == DType::f32 || param.dtype == DType::f64;
   return floats && gradient == param && param.rank() >= 2 && param.shape[0] > 1 &&
@@ -212,7 +212,7 @@ bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
 
 }  // namespace
 
-Trace with_gradients_by_rows(const Trace& trace) {
+Trace with_gradient_blocks(const Trace& trace) {
   std::uint64_t all = 0;
   for (const Call& call : trace.calls)
     if (ops::cut_from(call.op.type()) == kGradient)

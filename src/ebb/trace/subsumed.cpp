@@ -24,8 +24,8 @@ std::vector<bool> dependents(const Trace& trace, const std::vector<Id>& values) 
 // The call that `by` makes needless, or kNone.
 Id covered_by(const Trace& trace, std::size_t by) {
   const Call& call = trace.calls[by];
-  if (call.op.type().covered == nullptr) return kNone;
-  const ops::Covered covered = call.op.type().covered(call.op.attributes());
+  if (call.op.type().subsumes == nullptr) return kNone;
+  const ops::Subsumed covered = call.op.type().subsumes(call.op.attributes());
   const std::vector<Id> in(call.in.begin(), call.in.begin() + covered.inputs);
   for (std::size_t c = 0; c < trace.calls.size(); ++c)
     if (trace.calls[c].op == covered.op && trace.calls[c].in == in) return static_cast<Id>(c);
@@ -75,7 +75,7 @@ Trace ordered(const Trace& from, const std::vector<std::size_t>& order) {
 // `by` gives what `gone` gave. What came before `by` and needs it is put right behind it.
 Trace replaced(Trace trace, std::size_t gone, std::size_t by, const std::vector<bool>& later) {
   const ops::AnyOp& op = trace.calls[by].op;
-  const auto from = static_cast<std::size_t>(op.type().covered(op.attributes()).from);
+  const auto from = static_cast<std::size_t>(op.type().subsumes(op.attributes()).from);
   const std::vector<Id> old = trace.calls[gone].out, now = trace.calls[by].out;
   const auto rename = [&](Id& id) {
     const auto place = std::find(old.begin(), old.end(), id);

@@ -129,23 +129,23 @@ void expect_same_bits(std::uint64_t whole_gradient, const char* calls) {
   Trial<Model, Optimizer> eager, loose, small;
   {
     CompileOptions without = kExact;
-    without.by_rows = false;
+    without.gradient_blocks = false;
     const std::uint64_t minimum = small.compiled(without).plan().minimum;
     EXPECT_LT(small.compiled(kExact).plan().minimum + whole_gradient / 2, minimum);
   }
   {  // for as long as the budget is in force
     auto step = small.compiled(tight(small));
     const plan::Plan& plan = step.plan();
-    EXPECT_EQ(plan.way.by_rows, 1u) << plan;
-    EXPECT_EQ(plan.way.label, Allow::same_bits);
-    EXPECT_NE(to_string(plan).find("gradient of 1 parameter by rows"), std::string::npos) << plan;
+    EXPECT_EQ(plan.chosen.gradient_blocks, 1u) << plan;
+    EXPECT_EQ(plan.chosen.label, Allow::same_bits);
+    EXPECT_NE(to_string(plan).find("gradient of 1 parameter in blocks"), std::string::npos) << plan;
     EXPECT_NE(to_string(plan.programs[0].trace).find(calls), std::string::npos)
         << plan.programs[0].trace;
     for (int i = 0; i < 5; ++i) step(small.model.batch(i));
     EXPECT_EQ(arena_held(), plan.forecast.arena);
   }
   auto unlimited = loose.compiled(kExact);
-  EXPECT_EQ(unlimited.plan().way.by_rows, 0u) << unlimited.plan();
+  EXPECT_EQ(unlimited.plan().chosen.gradient_blocks, 0u) << unlimited.plan();
   for (int i = 0; i < 5; ++i) {
     unlimited(loose.model.batch(i));
     Tape tape;
@@ -155,54 +155,54 @@ void expect_same_bits(std::uint64_t whole_gradient, const char* calls) {
   EXPECT_EQ(loose.bytes(), eager.bytes());
 }
 
-TEST(ByRows, ATiedTableHasTheBitsOfEagerSteps) {
+TEST(GradientBlocks, ATiedTableHasTheBitsOfEagerSteps) {
   expect_same_bits<Tied, optim::AdamW>(1009 * 256 * 4,
-                                       "by_rows[linear_cross_entropy_dweight scatter_add adam]");
+                                       "gradient_blocks[linear_cross_entropy_dweight scatter_add adam]");
 }
-TEST(ByRows, AHeadHasTheBitsOfEagerSteps) {
-  expect_same_bits<Untied, optim::AdamW>(0, "by_rows[linear_cross_entropy_dweight adam]");
+TEST(GradientBlocks, AHeadHasTheBitsOfEagerSteps) {
+  expect_same_bits<Untied, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_dweight adam]");
 }
-TEST(ByRows, AHeadOn16BitStatesHasTheBitsOfEagerSteps) {
-  expect_same_bits<UntiedHalf, optim::AdamW>(0, "by_rows[linear_cross_entropy_dweight adam]");
+TEST(GradientBlocks, AHeadOn16BitStatesHasTheBitsOfEagerSteps) {
+  expect_same_bits<UntiedHalf, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_dweight adam]");
 }
-TEST(ByRows, ATableWithoutStateHasTheBitsOfEagerSteps) {
+TEST(GradientBlocks, ATableWithoutStateHasTheBitsOfEagerSteps) {
   expect_same_bits<Tied, optim::Sgd>(1009 * 256 * 4,
-                                     "by_rows[linear_cross_entropy_dweight scatter_add sgd]");
+                                     "gradient_blocks[linear_cross_entropy_dweight scatter_add sgd]");
 }
-TEST(ByRows, AFirstLayerHasTheBitsOfEagerSteps) {
-  expect_same_bits<WideMlp, optim::AdamW>(3000 * 100 * 4, "by_rows[matmul adam]");
+TEST(GradientBlocks, AFirstLayerHasTheBitsOfEagerSteps) {
+  expect_same_bits<WideMlp, optim::AdamW>(3000 * 100 * 4, "gradient_blocks[matmul adam]");
 }
-TEST(ByRows, AFirstLayerWithOneArrayOfStateHasTheBitsOfEagerSteps) {
-  expect_same_bits<WideMlp, optim::Lion>(3000 * 100 * 4, "by_rows[matmul lion]");
+TEST(GradientBlocks, AFirstLayerWithOneArrayOfStateHasTheBitsOfEagerSteps) {
+  expect_same_bits<WideMlp, optim::Lion>(3000 * 100 * 4, "gradient_blocks[matmul lion]");
 }
-TEST(ByRows, StateGoesThroughMemoryInPiecesOfRows) {
+TEST(GradientBlocks, StateGoesThroughMemoryInPiecesOfRows) {
   expect_same_bits<LargeTied, optim::AdamW>(
-      10007 * 256 * 4, "by_rows[linear_cross_entropy_dweight scatter_add adam]");
+      10007 * 256 * 4, "gradient_blocks[linear_cross_entropy_dweight scatter_add adam]");
   Trial<LargeTied> trial;
   auto step = trial.compiled(tight(trial));
   const auto& streams = step.plan().programs.back().lowered.streams;
   ASSERT_EQ(streams.size(), 1u);
-  EXPECT_TRUE(streams[0].by_rows);
+  EXPECT_TRUE(streams[0].whole_rows);
 }
 
 // Only where the budget asks for it: it takes longer.
-TEST(ByRows, WithMoreMemoryTheGradientIsWhole) {
+TEST(GradientBlocks, WithMoreMemoryTheGradientIsWhole) {
   Trial<Tied> trial;
   CompileOptions options = kExact;
   const plan::Plan free = trial.compiled(options).plan();
   std::uint64_t largest = 0;
-  for (const plan::Way& w : free.frontier)
-    if (w.by_rows) largest = std::max(largest, w.budget);
+  for (const plan::FrontierPoint& w : free.frontier)
+    if (w.gradient_blocks) largest = std::max(largest, w.budget);
   ASSERT_GT(largest, 0u) << free;
   options.memory = ByteSize{free.frontier.back().budget + (std::uint64_t{1} << 20)};
-  EXPECT_EQ(trial.compiled(options).plan().way.by_rows, 0u);
+  EXPECT_EQ(trial.compiled(options).plan().chosen.gradient_blocks, 0u);
 }
 
 // What is wrong with a batch is found before anything is updated.
-TEST(ByRows, ABadLabelChangesNothing) {
+TEST(GradientBlocks, ABadLabelChangesNothing) {
   Trial<Tied> run;
   auto step = run.compiled(tight(run));
-  ASSERT_EQ(step.plan().way.by_rows, 1u);
+  ASSERT_EQ(step.plan().chosen.gradient_blocks, 1u);
   step(run.model.batch(0));
   const auto before = run.bytes();
   Batch bad = run.model.batch(1);
@@ -216,7 +216,7 @@ TEST(ByRows, ABadLabelChangesNothing) {
 
 // Whichever transfer fails, the step throws; all is then what it was, or the step says that it is
 // torn and refuses to go on.
-TEST(ByRows, AFailedTransferLeavesNoMixture) {
+TEST(GradientBlocks, AFailedTransferLeavesNoMixture) {
   CompileOptions options = [] {  // what is held here would count there
     Trial<LargeTied> first;
     return tight(first);
@@ -236,7 +236,7 @@ TEST(ByRows, AFailedTransferLeavesNoMixture) {
         }
       }();
       auto& step = *made;
-      ASSERT_EQ(step.plan().way.by_rows, 1u);
+      ASSERT_EQ(step.plan().chosen.gradient_blocks, 1u);
       step(run.model.batch(0));
       const auto before = run.bytes();
       const file_faults::Guard guard;

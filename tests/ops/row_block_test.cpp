@@ -1,5 +1,5 @@
 // Ops that make some rows of their result by themselves: the bits these have in the whole.
-#include "ebb/ops/some_rows.hpp"
+#include "ebb/ops/row_block.hpp"
 
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ void expect_rows_of_the_whole(const Op& op, const std::vector<Tensor>& in) {
   }
   const Tensor whole = apply_all(op, inputs);
   const AnyOp any(op_type<Op>(), &op);
-  const auto cut = cut_by_rows(any, specs);
+  const auto cut = row_block_inputs(any, specs);
   ASSERT_TRUE(cut.has_value());
   const std::int64_t all = whole.dim(0);
   std::int64_t first = 0;
@@ -59,9 +59,9 @@ void expect_rows_of_the_whole(const Op& op, const std::vector<Tensor>& in) {
     dims[0] = rows;
     const Spec spec{Shape(dims), whole.dtype()};
     Tensor made = Tensor::uninitialized(spec, "rows", Category::data);
-    const std::size_t bytes = some_rows_scratch(any, specs, rows);
+    const std::size_t bytes = row_block_scratch(any, specs, rows);
     Tensor scratch = Tensor::zeros({static_cast<std::int64_t>(bytes) + 64}, DType::u8);
-    run_some_rows(any, args, {&spec, made.bytes()}, first, {scratch.bytes(), bytes});
+    run_row_block(any, args, {&spec, made.bytes()}, first, {scratch.bytes(), bytes});
     const std::size_t row = whole.spec().bytes() / static_cast<std::size_t>(all);
     EXPECT_EQ(std::memcmp(made.raw(), whole.raw() + static_cast<std::size_t>(first) * row,
                           spec.bytes()),
@@ -81,7 +81,7 @@ TEST(SomeRows, OfAProduct) {
     }
   const std::vector<Spec> batches(2, Spec{{2, 3, 3}, DType::f32});
   const Matmul op;
-  EXPECT_FALSE(cut_by_rows(AnyOp(op_type<Matmul>(), &op), batches));
+  EXPECT_FALSE(row_block_inputs(AnyOp(op_type<Matmul>(), &op), batches));
 }
 
 TEST(SomeRows, OfASumOfRows) {
@@ -125,7 +125,7 @@ TEST(SomeRows, OfTheGradientOfALinearLoss) {
 TEST(SomeRows, OthersSayThatTheyCannot) {
   const std::vector<Spec> in{{{4, 3}, DType::f32}};
   const CumSum op{};
-  EXPECT_FALSE(cut_by_rows(AnyOp(op_type<CumSum>(), &op), in));
+  EXPECT_FALSE(row_block_inputs(AnyOp(op_type<CumSum>(), &op), in));
 }
 
 }  // namespace

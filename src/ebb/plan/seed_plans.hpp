@@ -17,7 +17,7 @@
 
 namespace ebb::plan {
 
-struct Bulk {
+struct SeedOptions {
   double price = 0;    // seconds a byte
   bool spill = false;  // what costs more
   int segments = 1;    // 1: no cuts
@@ -25,17 +25,17 @@ struct Bulk {
   bool wait = false;   // for every write, so that what is written does not pile up
 };
 
-class InBulk {
+class SeedPlans {
  public:
   // `all`: the replay that keeps everything.
-  InBulk(const Ordered& graph, const Replay& all);
+  SeedPlans(const Ordered& graph, const Replay& all);
 
   // Prices that part what waits by its bytes, rising.
   const std::vector<double>& prices() const { return prices_; }
   int most_segments() const { return most_segments_; }
 
   // Empty where nearly everything would run again many times.
-  Extras operator()(const Bulk& how);
+  Extras operator()(const SeedOptions& how);
 
  private:
   bool waits_at(Id buffer, Id at) const;
@@ -43,7 +43,7 @@ class InBulk {
   void find_turn();
   void find_state_reads();
   void cut(int segments);
-  void bring_back(Id wanted, Id stage, const Bulk& how);
+  void bring_back(Id wanted, Id stage, const SeedOptions& how);
   Id early(Id buffer, Id stage) const;
 
   const Ordered& g_;

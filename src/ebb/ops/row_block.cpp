@@ -1,4 +1,4 @@
-#include "ebb/ops/some_rows.hpp"
+#include "ebb/ops/row_block.hpp"
 
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/index.hpp"
@@ -36,21 +36,21 @@ std::optional<std::uint32_t> cut_elementwise(const AnyOp& op, Specs in) {
 
 }  // namespace
 
-std::optional<std::uint32_t> cut_by_rows(const AnyOp& op, Specs in) {
+std::optional<std::uint32_t> row_block_inputs(const AnyOp& op, Specs in) {
   if (op.type().elementwise) return cut_elementwise(op, in);
   std::optional<std::uint32_t> cut;
-  with_op(op, [&](const auto& o) { cut = o.cut_by_rows(in); });
+  with_op(op, [&](const auto& o) { cut = o.row_block_inputs(in); });
   return cut;
 }
 
-std::size_t some_rows_scratch(const AnyOp& op, Specs in, std::int64_t rows) {
+std::size_t row_block_scratch(const AnyOp& op, Specs in, std::int64_t rows) {
   std::size_t bytes = 0;
-  with_op(op, [&](const auto& o) { bytes = o.some_rows_scratch(in, rows); });
+  with_op(op, [&](const auto& o) { bytes = o.row_block_scratch(in, rows); });
   return bytes;
 }
 
-void run_some_rows(const AnyOp& op, Ins in, Out rows, std::int64_t first, Scratch scratch) {
-  if (!with_op(op, [&](const auto& o) { o.run_some_rows(in, rows, first, scratch); }))
+void run_row_block(const AnyOp& op, Ins in, Out rows, std::int64_t first, Scratch scratch) {
+  if (!with_op(op, [&](const auto& o) { o.run_row_block(in, rows, first, scratch); }))
     op.type().run(op.attributes(), in, {&rows, 1}, scratch);
 }
 
