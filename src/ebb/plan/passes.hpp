@@ -58,8 +58,7 @@ class Passes {
   std::string refusal(std::int64_t rows, const std::function<void()>& f) const;
   trace::Trace last_part(std::int64_t rows) const;
   std::vector<Variable> can_be_away(const trace::Trace& last, bool streamed) const;
-  Searched searched(trace::Trace trace, Levers levers, double effort,
-                    const std::vector<Variable>* away) const;
+  void search_one(Searched& s, Spilling spilling, double effort) const;
 
   const TraceRows& trace_rows_;
   std::int64_t examples_;
