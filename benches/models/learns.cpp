@@ -94,7 +94,7 @@ class Learner {
   }
   std::uint64_t arena() const { return step_.plan().arena; }
 
-  const Variant chosen;
+  const Variant way;
   std::vector<double> losses, seconds;
 
  private:
