@@ -1,6 +1,7 @@
 // A Plan for people, in ten seconds; and for programs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <ostream>
 
