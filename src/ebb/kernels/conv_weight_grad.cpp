@@ -77,7 +77,7 @@ struct Chunking {
 };
 
 template <class T>
-Chunking MakeChunking(const WeightGradPlan& p) {
+Chunking make_chunking(const WeightGradPlan& p) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   const Conv2dShape& s = p.s;
   if (p.in_c < lanes && s.dilation_w == 1) return {p.in_c, 1, lanes, lanes, true};
@@ -149,8 +149,8 @@ struct GradStretch {
 
 // MR output channels × NV vectors, one chain each over the block's places.
 template <int MR, int NV, class T>
-HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* dw, size_t dw_row,
-                          size_t dw_step) {
+HWY_INLINE void grad_chain(const GradStretch<T>& s, const T* dy, const T* x, T* dw, size_t dw_row,
+                           size_t dw_step) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   V acc[MR][NV];
@@ -170,17 +170,17 @@ HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* d
   tiles::RowsAcross<T> slopes(dy, s.dy_pitch);
   tiles::VectorsApart<NV, T> seen{{}, s.x_col, s.x_col * sizeof(T), 3 * s.x_col * sizeof(T)};
   NextBlock* const next = s.next;
-  tiles::TileFence();
+  tiles::tile_fence();
   for (size_t n = 0; n < s.images; ++n) {
     for (size_t i = 0; i < s.rows; ++i) {
       const T* b = x + n * s.x_image + i * s.x_row;
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) seen.first[v] = b + v * s.x_step;
       if (next != nullptr) next->ask();
-      tiles::TileRun<T>(acc, s.cols, slopes, seen);
+      tiles::tile_run<T>(acc, s.cols, slopes, seen);
     }
   }
-  tiles::TileFence();
+  tiles::tile_fence();
 #pragma GCC unroll 8
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
@@ -188,15 +188,15 @@ HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* d
   }
 }
 
-// As GradChain, where only valid[v] elements of vector v belong to dw.
+// As grad_chain, where only valid[v] elements of vector v belong to dw.
 template <int MR, int NV, class T>
-HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw,
-                           const size_t* valid) {
+HWY_NOINLINE void grad_tile(const GradStretch<T>& s, size_t co, const T* x, T* dw,
+                            const size_t* valid) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   bool whole = true;
   for (int v = 0; v < NV; ++v) whole = whole && valid[v] == lanes;
   dw += co * s.dw_row;
-  if (whole) return GradChain<MR, NV, T>(s, s.dy + co, x, dw, s.dw_row, s.dw_step);
+  if (whole) return grad_chain<MR, NV, T>(s, s.dy + co, x, dw, s.dw_row, s.dw_step);
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
   HWY_ALIGN T edge[MR * NV * kMost] = {};
   for (int i = 0; i < MR * NV && !s.from_zero; ++i) {
@@ -204,7 +204,7 @@ HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw
         dw + static_cast<size_t>(i / NV) * s.dw_row + static_cast<size_t>(i % NV) * s.dw_step;
     std::memcpy(edge + static_cast<size_t>(i) * kMost, from, valid[i % NV] * sizeof(T));
   }
-  GradChain<MR, NV, T>(s, s.dy + co, x, edge, NV * kMost, kMost);
+  grad_chain<MR, NV, T>(s, s.dy + co, x, edge, NV * kMost, kMost);
   for (int i = 0; i < MR * NV; ++i) {
     T* to = dw + static_cast<size_t>(i / NV) * s.dw_row + static_cast<size_t>(i % NV) * s.dw_step;
     std::memcpy(to, edge + static_cast<size_t>(i) * kMost, valid[i % NV] * sizeof(T));
@@ -213,29 +213,29 @@ HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw
 
 // `rows` output channels from `co` on, in tiles as even as can be.
 template <int NV, class T>
-void GradColumn(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* dw,
-                const size_t* valid) {
+void grad_column(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* dw,
+                 const size_t* valid) {
   constexpr size_t kMost = NV == 3 ? 4 : 6;
   for (size_t tiles = (rows + kMost - 1) / kMost; tiles > 0; --tiles) {
     const size_t mr = (rows + tiles - 1) / tiles;
     switch (mr) {
       case 1:
-        GradTile<1, NV, T>(s, co, x, dw, valid);
+        grad_tile<1, NV, T>(s, co, x, dw, valid);
         break;
       case 2:
-        GradTile<2, NV, T>(s, co, x, dw, valid);
+        grad_tile<2, NV, T>(s, co, x, dw, valid);
         break;
       case 3:
-        GradTile<3, NV, T>(s, co, x, dw, valid);
+        grad_tile<3, NV, T>(s, co, x, dw, valid);
         break;
       case 4:
-        GradTile<4, NV, T>(s, co, x, dw, valid);
+        grad_tile<4, NV, T>(s, co, x, dw, valid);
         break;
       case 5:
-        if constexpr (NV < 3) GradTile<5, NV, T>(s, co, x, dw, valid);
+        if constexpr (NV < 3) grad_tile<5, NV, T>(s, co, x, dw, valid);
         break;
       default:
-        if constexpr (NV < 3) GradTile<6, NV, T>(s, co, x, dw, valid);
+        if constexpr (NV < 3) grad_tile<6, NV, T>(s, co, x, dw, valid);
         break;
     }
     co += mr;
@@ -245,8 +245,8 @@ void GradColumn(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* 
 
 // One tap row of a chunk, for output channels [co, co + rows).
 template <class T>
-void GradRow(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, size_t elements,
-             bool all_alike) {
+void grad_row(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, size_t elements,
+              bool all_alike) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   for (size_t v = 0; v < vectors;) {
     const size_t left = vectors - v;
@@ -258,11 +258,11 @@ void GradRow(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, si
     const T* x = s.x + v * s.x_step;
     T* dw = s.dw + v * s.dw_step;
     if (nv == 3) {
-      GradColumn<3, T>(s, co, rows, x, dw, valid);
+      grad_column<3, T>(s, co, rows, x, dw, valid);
     } else if (nv == 2) {
-      GradColumn<2, T>(s, co, rows, x, dw, valid);
+      grad_column<2, T>(s, co, rows, x, dw, valid);
     } else {
-      GradColumn<1, T>(s, co, rows, x, dw, valid);
+      grad_column<1, T>(s, co, rows, x, dw, valid);
     }
     v += nv;
   }
@@ -274,8 +274,8 @@ struct GradPart {
 };
 
 template <class T>
-NextBlock WhatComes(const WeightGradPlan& p, const Chunking& k, const GradPart& part, const T* x,
-                    const T* dy, size_t index) {
+NextBlock what_comes(const WeightGradPlan& p, const Chunking& k, const GradPart& part, const T* x,
+                     const T* dy, size_t index) {
   if (index + 1 == p.blocks.count()) return {};
   const Conv2dShape& c = p.s;
   const ConvBlock b = p.blocks.at(index), a = p.blocks.at(index + 1);
@@ -297,15 +297,15 @@ NextBlock WhatComes(const WeightGradPlan& p, const Chunking& k, const GradPart& 
 }
 
 template <class T>
-void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* dy, T* dw,
-              bool accumulate, std::byte* scratch, const GradPart& part) {
+void grad_unit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* dy, T* dw,
+               bool accumulate, std::byte* scratch, const GradPart& part) {
   const size_t group = part.group, co = part.co, rows = part.rows;
   const Conv2dShape& c = p.s;
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   std::byte* mine = scratch + static_cast<size_t>(pool::thread_index()) * p.thread_bytes;
   T* patch = reinterpret_cast<T*>(mine);
   T* dy_copy = reinterpret_cast<T*>(mine + p.patch_bytes);
-  FillZero(patch, p.patch_bytes / sizeof(T));
+  fill_zero(patch, p.patch_bytes / sizeof(T));
   const size_t oh = c.out_h(), ow = c.out_w(), image_elements = c.in_h * c.in_w * c.in_c;
   // One-tap windows need no patch where rows of x are short and whole vectors.
   const bool direct = p.inside && !k.few && p.in_c % lanes == 0 && c.in_c * sizeof(T) <= 128;
@@ -322,14 +322,14 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
     s.x_step = k.patch_step;
     const T* block_dy = dy + ((b.image * oh + b.row) * ow + b.col) * c.out_c + group * p.out_c;
     if (p.dy_pitch != 0) {
-      CopyRows(block_dy + co, c.out_c, rows, b.places(), p.dy_pitch, dy_copy);
+      copy_rows(block_dy + co, c.out_c, rows, b.places(), p.dy_pitch, dy_copy);
       s.dy = dy_copy - co;
       s.dy_pitch = p.dy_pitch;
     } else {
       s.dy = block_dy;
       s.dy_pitch = c.out_c;
     }
-    NextBlock next = WhatComes(p, k, part, x, dy, index);
+    NextBlock next = what_comes(p, k, part, x, dy, index);
     s.next = next.any() ? &next : nullptr;
     const ptrdiff_t top =
         static_cast<ptrdiff_t>(b.row * c.stride_h) - static_cast<ptrdiff_t>(c.pad_top);
@@ -348,8 +348,8 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
         base = from + static_cast<size_t>(top) * row + static_cast<size_t>(left) * pixel;
       } else {
         for (size_t n = 0; n < b.images; ++n) {
-          FillPatch(from + n * image_elements, c.in_h, c.in_w, c.in_c, top, left, p.patch_h,
-                    p.patch_w, channels, width, patch + n * image);
+          fill_patch(from + n * image_elements, c.in_h, c.in_w, c.in_c, top, left, p.patch_h,
+                     p.patch_w, channels, width, patch + n * image);
         }
       }
       s.x_col = c.stride_w * pixel;
@@ -361,16 +361,16 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
       for (size_t kh = 0; kh < c.kernel_h; ++kh) {
         s.x = base + kh * c.dilation_h * row;
         s.dw = dw + group * p.out_c * s.dw_row + kh * c.kernel_w * p.in_c + ci;
-        GradRow(s, co, rows, vectors, elements, taps);
+        grad_row(s, co, rows, vectors, elements, taps);
       }
     }
   }
 }
 
 template <class T>
-void WeightGrad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool accumulate,
-                std::byte* scratch) {
-  const Chunking k = MakeChunking<T>(p);
+void run_weight_grad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool accumulate,
+                     std::byte* scratch) {
+  const Chunking k = make_chunking<T>(p);
   const Conv2dShape& s = p.s;
   // Threads share the outputs of a group: `across` parts of the chunks × `down` parts of the output
   // channels, such that the largest part is smallest.
@@ -392,20 +392,20 @@ void WeightGrad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool ac
     for (size_t u = begin; u < end; ++u) {
       const size_t group = u / units, a = u % units % across, o = u % units / across;
       const size_t co = o * p.out_c / down, co_end = (o + 1) * p.out_c / down;
-      GradUnit(p, k, x, dy, dw, accumulate, scratch,
-               {group, a * k.chunks / across, (a + 1) * k.chunks / across, co, co_end - co});
+      grad_unit(p, k, x, dy, dw, accumulate, scratch,
+                {group, a * k.chunks / across, (a + 1) * k.chunks / across, co, co_end - co});
     }
   };
   pool::parallel_for(units * s.groups, work < 60000 ? units * s.groups : 1, body);
 }
 
-void WeightGradF32(const WeightGradPlan& p, const float* x, const float* dy, float* dw,
-                   bool accumulate, std::byte* scratch) {
-  WeightGrad(p, x, dy, dw, accumulate, scratch);
+void weight_grad_f32(const WeightGradPlan& p, const float* x, const float* dy, float* dw,
+                     bool accumulate, std::byte* scratch) {
+  run_weight_grad(p, x, dy, dw, accumulate, scratch);
 }
-void WeightGradF64(const WeightGradPlan& p, const double* x, const double* dy, double* dw,
-                   bool accumulate, std::byte* scratch) {
-  WeightGrad(p, x, dy, dw, accumulate, scratch);
+void weight_grad_f64(const WeightGradPlan& p, const double* x, const double* dy, double* dw,
+                     bool accumulate, std::byte* scratch) {
+  run_weight_grad(p, x, dy, dw, accumulate, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -415,17 +415,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(WeightGradF32);
-HWY_EXPORT(WeightGradF64);
+HWY_EXPORT(weight_grad_f32);
+HWY_EXPORT(weight_grad_f64);
 
 template <class T>
 void weight_grad(const Conv2dShape& shape, const T* x, const T* dy, T* dw, bool accumulate,
                  std::span<std::byte> scratch) {
   const WeightGradPlan plan = plan_weight_grad(shape, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(WeightGradF32)(plan, x, dy, dw, accumulate, scratch.data());
+    HWY_DYNAMIC_DISPATCH(weight_grad_f32)(plan, x, dy, dw, accumulate, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(WeightGradF64)(plan, x, dy, dw, accumulate, scratch.data());
+    HWY_DYNAMIC_DISPATCH(weight_grad_f64)(plan, x, dy, dw, accumulate, scratch.data());
   }
 }
 template void weight_grad<float>(const Conv2dShape&, const float*, const float*, float*, bool,

@@ -22,7 +22,7 @@ HWY_INLINE RowVec<T> loss_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   if constexpr (kKind == ElementLoss::binary_cross_entropy) {
     // max(x, 0) - x t is exact where the result is small; log(1 + e^-|x|) is what is left.
     const auto sure = hn::Sub(hn::Max(x, hn::Zero(d)), hn::Mul(x, t));
-    return hn::Add(sure, Softplus(d, hn::Neg(hn::Abs(x))));
+    return hn::Add(sure, softplus(d, hn::Neg(hn::Abs(x))));
   } else {
     const auto away = hn::Sub(x, t);
     if constexpr (kKind == ElementLoss::squared) return hn::Mul(away, away);
@@ -39,7 +39,7 @@ template <class T, ElementLoss::Kind kKind>
 HWY_INLINE RowVec<T> derivative_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   const RowTag<T> d;
   if constexpr (kKind == ElementLoss::binary_cross_entropy) {
-    return hn::Sub(Sigmoid(d, x), t);
+    return hn::Sub(sigmoid(d, x), t);
   } else {
     const auto away = hn::Sub(x, t);
     if constexpr (kKind == ElementLoss::squared) return hn::Add(away, away);

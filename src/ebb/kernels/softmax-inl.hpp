@@ -97,7 +97,7 @@ template <class T, bool kTerms = false, std::size_t kCount>
 HWY_INLINE void exp_below_each(RowVec<T> (&x)[kCount]) {
   const RowTag<T> d;
   if constexpr (sizeof(T) == 8) {
-    for (auto& v : x) v = Exp(d, v);
+    for (auto& v : x) v = exp(d, v);
   } else {
     const hn::RebindToSigned<RowTag<T>> di;
     const auto magic = hn::Set(d, detail::kRoundMagic + 8 * 127);
@@ -184,7 +184,7 @@ HWY_INLINE T row_exp_sum(const T* x, std::size_t n, T max) {
 template <class T>
 HWY_INLINE T log_of(T x) {
   const RowTag<T> d;
-  return hn::GetLane(Log(d, hn::Set(d, x)));
+  return hn::GetLane(log(d, hn::Set(d, x)));
 }
 
 // Of each of `count` rows its maximum and the sum of e^(x - max). Four rows are under way at a time:
@@ -249,7 +249,7 @@ HWY_INLINE void log_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* ma
     exp_sums(row_at, count, n, max, log_sum);
   }
   each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-    store<T>(Log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
+    store<T>(log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
   });
 }
 
