@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/element.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/dropout.cpp"

@@ -23,10 +23,4 @@ constexpr Element element_of() {
   if constexpr (std::is_same_v<T, bool>) return Element::boolean;
 }
 
-// Elements of work that stay in the calling thread: below it a fork costs more than it brings.
-inline constexpr std::size_t kGrain = 32768;
-
-// Outputs from this size on are stored past the caches: they would not stay there anyway.
-inline constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
-
 }  // namespace ebb::kernels

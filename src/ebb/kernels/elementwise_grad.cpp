@@ -5,6 +5,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/element.hpp"
 #include "ebb/kernels/elementwise.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/elementwise_grad.cpp"

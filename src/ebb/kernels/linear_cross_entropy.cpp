@@ -4,8 +4,8 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/gemm.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/linear_cross_entropy_rows.hpp"
-#include "ebb/kernels/rows.hpp"
 
 namespace ebb::kernels {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/loss.hpp"
-#include "ebb/kernels/rows.hpp"
 
 #ifndef EBB_KERNELS_LOSS_CROSS_ENTROPY_ONCE_
 #define EBB_KERNELS_LOSS_CROSS_ENTROPY_ONCE_

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/loss.hpp"
-#include "ebb/kernels/rows.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/loss_element.cpp"

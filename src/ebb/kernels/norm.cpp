@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/turns.hpp"
 
 #undef HWY_TARGET_INCLUDE

@@ -6,6 +6,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/convert.hpp"
 #include "ebb/kernels/elementwise.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/reduce_leaf.hpp"
 
 namespace ebb::kernels {
@@ -85,7 +86,7 @@ A fold_runs(Fold fold, const Reduction& r, const T* x, A start, const A* centre)
         p += here.count;
       }
     };
-    pool::parallel_for(some, std::max<std::size_t>(1, kGrain / length), fold_pieces);
+    pool::parallel_for(some, grain_for(length), fold_pieces);
     for (std::size_t p = 0; p < some; ++p) {
       run = combine<A>(fold, run, part[p]);
       if ((first + p) % blocks + 1 == blocks) {
@@ -251,7 +252,7 @@ void each_output(const Reduction& r, Task task, std::size_t group_bytes = kGroup
     return;
   }
   const std::size_t width = tile_width(r), tiles = (r.inner + width - 1) / width;
-  const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * (r.count + 1)));
+  const std::size_t grain = grain_for(width * (r.count + 1));
   pool::parallel_for(r.kept.size() * tiles, grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
       const std::size_t outer = t / tiles, column = t % tiles * width;
@@ -379,13 +380,13 @@ void cumsum(const T* x, T* y, std::size_t outer, std::size_t n, std::size_t inne
   using A = AccumulatorOf<T>;
   if (outer * n * inner == 0) return;
   if (inner == 1) {
-    return pool::parallel_for(outer, std::max<std::size_t>(1, kGrain / n),
+    return pool::parallel_for(outer, grain_for(n),
                               [&](std::size_t row, std::size_t end) {
                                 cumsum_rows(x + row * n, y + row * n, end - row, n, reverse);
                               });
   }
   const std::size_t width = std::min(inner, kTile), tiles = (inner + width - 1) / width;
-  const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * n));
+  const std::size_t grain = grain_for(width * n);
   pool::parallel_for(outer * tiles, grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
       const std::size_t column = t % tiles * width, m = std::min(width, inner - column);

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #ifndef EBB_KERNELS_SOFTMAX_ONCE_
 #define EBB_KERNELS_SOFTMAX_ONCE_
