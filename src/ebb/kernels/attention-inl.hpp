@@ -13,6 +13,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 #include "ebb/kernels/gemm_pack-inl.hpp"
 #include "ebb/kernels/math-inl.hpp"
@@ -32,8 +33,6 @@ template <class T>
 HWY_INLINE size_t panel_columns() {
   return 2 * tile_lanes<T>();
 }
-
-HWY_INLINE size_t rounded_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 struct KeyRange {
   size_t begin, end;
@@ -155,7 +154,7 @@ HWY_NOINLINE void tile_block(size_t tiles, size_t across, size_t kc, const T* a,
 struct RowGroups {
   size_t count, height, taller;  // so many tiles, the first few of which have a row more
   explicit RowGroups(size_t rows)
-      : count((rows + kTileRows - 1) / kTileRows), height(rows / count), taller(rows % count) {}
+      : count(ceil_div(rows, kTileRows)), height(rows / count), taller(rows % count) {}
   size_t begin(size_t group) const { return group * height + HWY_MIN(group, taller); }
   size_t of(size_t row) const {  // the group it is in
     const size_t tall = taller * (height + 1);
@@ -170,7 +169,7 @@ template <bool kAlong, class T>
 HWY_INLINE void product(const RowGroups& groups, size_t g, size_t g_end, size_t kc, const T* a,
                         size_t a_step, const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
                         size_t columns, bool from_zero) {
-  const size_t across = (columns + panel_columns<T>() - 1) / panel_columns<T>();
+  const size_t across = ceil_div(columns, panel_columns<T>());
   while (g < g_end) {
     const bool tall = g < groups.taller;
     const size_t end = tall ? HWY_MIN(g_end, groups.taller) : g_end, row = groups.begin(g);
@@ -243,7 +242,7 @@ HWY_NOINLINE void dropout_factors(const Attention& a, size_t row, size_t key, si
       to[(h - odd) * step] = halves[h - 2 * at] >= threshold ? kept : T(0);
     }
   };
-  each_words(draws, (odd + count + 1) / 2, body);
+  each_words(draws, ceil_div(odd + count, 2), body);
 }
 
 }  // namespace ebb::kernels::HWY_NAMESPACE

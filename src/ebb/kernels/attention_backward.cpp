@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,8 +48,8 @@ struct BackwardScratch {
 
   BackwardScratch(T* at, size_t size) {
     const T* begin = at;
-    const auto take = [&](size_t n) { return std::exchange(at, at + rounded_up(n, 16)); };
-    const size_t padded = rounded_up(size, kWidestPanel);
+    const auto take = [&](size_t n) { return std::exchange(at, at + round_up(n, 16)); };
+    const size_t padded = round_up(size, kWidestPanel);
     turned_keys = take(kKeys * size);
     turned_values = take(kKeys * size);
     keys = take(kKeys * padded);
@@ -64,7 +65,7 @@ struct BackwardScratch {
 };
 
 // At least one: it makes dq zero.
-size_t key_tiles_of(const Attention& a) { return a.keys == 0 ? 1 : (a.keys + kKeys - 1) / kKeys; }
+size_t key_tiles_of(const Attention& a) { return a.keys == 0 ? 1 : ceil_div(a.keys, kKeys); }
 
 template <class T>
 struct Backward {
@@ -76,7 +77,7 @@ struct Backward {
   T* scratch;
   size_t scratch_elements;  // of each thread
 
-  size_t query_tiles() const { return (a.queries + kQueries - 1) / kQueries; }
+  size_t query_tiles() const { return ceil_div(a.queries, kQueries); }
   size_t key_tiles() const { return key_tiles_of(a); }
   size_t row(size_t batch, size_t head) const { return (batch * a.heads + head) * a.queries; }
 };
@@ -128,7 +129,7 @@ template <class T>
 void load_keys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv,
                size_t k0, size_t m, BadRows* bad) {
   const Attention& a = b.a;
-  const size_t width = panel_columns<T>(), padded = rounded_up(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const T* k = b.k + (batch * a.keys + k0) * a.k_row + kv * a.size;
   const T* v = b.v + (batch * a.keys + k0) * a.v_row + kv * a.size;
   copy_rows(k, a.k_row, m, a.size, s.keys, padded);
@@ -138,7 +139,7 @@ void load_keys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, 
     pack_turned<T, T>(s.keys + c * padded, padded, n, a.size, s.turned_keys + c * a.size, width);
     pack_turned<T, T>(v + c * a.v_row, a.v_row, n, a.size, s.turned_values + c * a.size, width);
   }
-  const size_t turned = rounded_up(m, width) * a.size;
+  const size_t turned = round_up(m, width) * a.size;
   scale_all(s.turned_keys, turned, score_scale<T>(a));
   scale_all(s.turned_values, turned, static_cast<T>(a.scale));
 }
@@ -146,7 +147,7 @@ void load_keys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, 
 template <class T>
 void load_queries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p) {
   const Attention& a = b.a;
-  const size_t padded = rounded_up(a.size, panel_columns<T>()), out_row = a.heads * a.size;
+  const size_t padded = round_up(a.size, panel_columns<T>()), out_row = a.heads * a.size;
   const size_t position = p.batch * a.queries + p.i;
   copy_rows(b.q + position * a.q_row + p.head * a.size, a.q_row, p.n, a.size, s.q, padded);
   const T* dout = b.dout + position * out_row + p.head * a.size;
@@ -258,7 +259,7 @@ template <class T>
 void add_panel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
                const RowGroups& groups, size_t c, bool keys_wanted) {
   const Attention& a = b.a;
-  const size_t width = panel_columns<T>(), padded = rounded_up(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t m = std::min(width, p.m - c);
   size_t g, g_end;
   groups_that_see(a, p, groups, p.k + c, p.k + c + m, &g, &g_end);
@@ -298,7 +299,7 @@ template <class T>
 HWY_NOINLINE void add_key(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
                           size_t row, size_t r, size_t r_end, T* dq) {
   const Attention& a = b.a;
-  const T* key = s.keys + row * rounded_up(a.size, panel_columns<T>());
+  const T* key = s.keys + row * round_up(a.size, panel_columns<T>());
   for (; r < r_end; ++r) {
     if (!sees(a, p.batch, p.i + r, p.k + row)) continue;
     const T slope = s.slopes[r * kSlopesRow + row];
@@ -310,9 +311,9 @@ template <class T>
 void add_pair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, const BadRows& bad,
               bool queries_wanted, bool keys_wanted) {
   const Attention& a = b.a;
-  const size_t width = panel_columns<T>(), padded = rounded_up(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const RowGroups groups(p.n);
-  const size_t panels = (p.m + width - 1) / width;
+  const size_t panels = ceil_div(p.m, width);
   for (size_t c = 0; c < panels; ++c) {
     fetch_queries(b, p, c, panels);
     add_panel(b, s, p, groups, c * width, keys_wanted);
@@ -360,7 +361,7 @@ void key_tile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, si
   const Attention& a = b.a;
   const size_t batch = unit / a.kv_heads, kv = unit % a.kv_heads, group = a.heads / a.kv_heads;
   const size_t k0 = tile * kKeys, m = std::min(kKeys, a.keys - k0);
-  const size_t padded = rounded_up(a.size, panel_columns<T>());
+  const size_t padded = round_up(a.size, panel_columns<T>());
   std::uint32_t* done = b.done + unit * b.key_tiles() + tile;
   std::uint32_t step = 0;
   BadRows bad;
@@ -412,7 +413,7 @@ void query_tile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch,
 template <class T>
 bool one_pass(const Backward<T>& b, size_t threads) {
   const size_t units = b.a.batch * b.a.kv_heads, tiles = b.key_tiles();
-  if ((units + threads - 1) / threads * threads * 5 <= units * 7) return true;
+  if (round_up(units, threads) * 5 <= units * 7) return true;
   const size_t steps = b.query_tiles() * (b.a.heads / b.a.kv_heads);  // of one tile, at most
   const size_t work = units * tiles * steps / (b.a.causal ? 2 : 1);
   return (steps + tiles) * threads * 6 <= work * 7;
@@ -459,12 +460,12 @@ void run_backward(const Backward<T>& b) {
 
 template <class T>
 size_t dot_elements(const Attention& a) {
-  return rounded_up(a.batch * a.heads * a.queries, 16);
+  return round_up(a.batch * a.heads * a.queries, 16);
 }
 
 template <class T>
 size_t done_elements(const Attention& a) {
-  return rounded_up(a.batch * a.kv_heads * key_tiles_of(a), 16);
+  return round_up(a.batch * a.kv_heads * key_tiles_of(a), 16);
 }
 
 template <class T>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -41,8 +42,8 @@ struct ForwardScratch {
 
   ForwardScratch(T* at, size_t size) {
     const T* begin = at;
-    const auto take = [&](size_t n) { return std::exchange(at, at + rounded_up(n, 16)); };
-    const size_t padded = rounded_up(size, kWidestPanel), queries = most_queries(size);
+    const auto take = [&](size_t n) { return std::exchange(at, at + round_up(n, 16)); };
+    const size_t padded = round_up(size, kWidestPanel), queries = most_queries(size);
     turned = take(queries * size);
     keys = take(kKeys * size);
     values = take(kKeys * padded);
@@ -64,7 +65,7 @@ struct Forward {
   size_t scratch_elements;  // of each thread
   size_t queries;           // of a task
 
-  size_t tiles() const { return (a.queries + queries - 1) / queries; }
+  size_t tiles() const { return ceil_div(a.queries, queries); }
   size_t tasks() const { return a.batch * a.heads * tiles(); }
 };
 
@@ -182,7 +183,7 @@ template <class T>
 void add_keys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p, size_t panel,
               const BadRows& bad) {
   const Attention& a = f.a;
-  const size_t width = panel_columns<T>(), padded = rounded_up(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t rows = p.keys.end - p.keys.begin, above = p.keys.begin - p.tile;
   const RowGroups by_key(rows), by_query(p.n);
   product<true>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size,
@@ -215,7 +216,7 @@ void finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_
   const Attention& a = f.a;
   const AttentionTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const size_t lanes = hn::Lanes(d), padded = rounded_up(a.size, panel_columns<T>());
+  const size_t lanes = hn::Lanes(d), padded = round_up(a.size, panel_columns<T>());
   for (size_t i = 0; i < n; ++i) {
     const T sum = s.sum[i];
     const V divisor = hn::Set(d, sum == 0 ? T(1) : sum);
@@ -245,8 +246,8 @@ void forward_task(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) 
   const size_t head = task / tiles % a.heads, batch = task / tiles / a.heads;
   const size_t kv = head / (a.heads / a.kv_heads);
   const size_t i0 = tile * f.queries, n = std::min(f.queries, a.queries - i0);
-  const size_t width = panel_columns<T>(), padded = rounded_up(a.size, width);
-  const size_t panels = (n + width - 1) / width;
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
+  const size_t panels = ceil_div(n, width);
 
   const T* q = f.q + (batch * a.queries + i0) * a.q_row + head * a.size;
   for (size_t p = 0; p < panels; ++p) {

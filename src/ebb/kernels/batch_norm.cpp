@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -233,7 +234,7 @@ EBB_BATCH_NORM_DISPATCH(double, f64)
 #undef EBB_BATCH_NORM_DISPATCH
 
 std::size_t block_count(const Folded& f) {
-  return (f.rows + (f.extra > 0) + kBlockRows - 1) / kBlockRows;
+  return ceil_div(f.rows + (f.extra > 0), kBlockRows);
 }
 
 // What a block gives for each column: two sums, in scratch, (blocks, 2, width).
@@ -246,7 +247,7 @@ T* block_sums(const Folded& f, std::span<std::byte> scratch, std::size_t block, 
 // Calls body(strip, block, first column) for every block and strip.
 template <class T, class Body>
 void each_strip(const Folded& f, const T* x, const T* dy, Body&& body) {
-  const std::size_t strips = (f.width + kStrip - 1) / kStrip;
+  const std::size_t strips = ceil_div(f.width, kStrip);
   pool::parallel_for(block_count(f) * strips, 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t block = i / strips, column = i % strips * kStrip;
@@ -283,7 +284,7 @@ void each_piece(const Folded& f, std::size_t begin, std::size_t count, F&& body)
 // f(first channel, count) for chunks of channels.
 template <class F>
 void each_chunk(const Folded& f, F&& body) {
-  const std::size_t chunks = (f.channels + kChunk - 1) / kChunk;
+  const std::size_t chunks = ceil_div(f.channels, kChunk);
   const std::size_t parts = block_count(f) * f.folds * std::min(f.channels, kChunk);
   pool::parallel_for(chunks, grain_for(parts * 2), [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
@@ -294,7 +295,7 @@ void each_chunk(const Folded& f, F&& body) {
 
 template <class T, class Fill>
 void affine_all(const Folded& f, const T* x, const T* dy, T* out, Fill&& fill) {
-  const std::size_t spans = (f.width + kSpan<T> - 1) / kSpan<T>;
+  const std::size_t spans = ceil_div(f.width, kSpan<T>);
   const std::size_t all_rows = f.rows + (f.extra > 0);
   const bool stream = x != out && dy != out && worth_streaming(out, f.width * sizeof(T), all_rows);
   // So many rows that filling in the coefficients does not count, and some parts for each thread.

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -312,19 +313,19 @@ template <class T>
 void correlate_block(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* offsets,
                      const T* packed, size_t places, NextPlaces<T> next) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
-  const size_t pieces = std::max<size_t>(1, (p.run + kChainPart - 1) / kChainPart);
-  const size_t piece = (p.run + pieces - 1) / pieces;
+  const size_t pieces = std::max<size_t>(1, ceil_div(p.run, kChainPart));
+  const size_t piece = ceil_div(p.run, pieces);
   const size_t joined =
       pieces > 1 ? 1 : std::max<size_t>(1, kChainPart / std::max<size_t>(1, p.run));
   const T* src = s.src;
   T* const dst = s.dst;
   size_t run = 0, from = 0, done = 0;
   if (next.dst != nullptr && p.runs != 0) {
-    const size_t stretches = pieces > 1 ? p.runs * pieces : (p.runs + joined - 1) / joined;
-    const size_t panels = (p.c.dst_channels + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
-    const size_t times = stretches * panels * ((places + kAskEvery - 1) / kAskEvery);
+    const size_t stretches = pieces > 1 ? p.runs * pieces : ceil_div(p.runs, joined);
+    const size_t panels = ceil_div(p.c.dst_channels, kPanelVectors * lanes);
+    const size_t times = stretches * panels * ceil_div(places, kAskEvery);
     next.places = places;
-    next.each = (places + times - 1) / times;
+    next.each = ceil_div(places, times);
   }
   do {
     s.runs = std::min(joined, p.runs - run);
@@ -455,7 +456,7 @@ void run_correlation(const CorrelationPlan& p, const CorrelationWeights& at, con
                      const T* w, const T* bias, T* dst, std::byte* scratch) {
   const Correlation& c = p.c;
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
-  const size_t panels = (c.dst_channels + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
+  const size_t panels = ceil_div(c.dst_channels, kPanelVectors * lanes);
   const size_t panel_elements = (1 + c.chain()) * kPanelVectors * lanes;
   T* packed = reinterpret_cast<T*>(scratch);
   pool::parallel_for(panels * c.groups, 1 + 32768 / panel_elements, [&](size_t b, size_t e) {

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #ifndef EBB_KERNELS_CONV_DEPTHWISE_PLAN_
 #define EBB_KERNELS_CONV_DEPTHWISE_PLAN_
@@ -31,9 +32,9 @@ inline DepthwisePlan plan_depthwise(const Conv2dShape& s, std::size_t element_by
   p.s = s;
   p.taps = s.kernel_h * s.kernel_w;
   const std::size_t line = 64 / element_bytes;
-  p.pitch = (s.in_c + line - 1) / line * line;
+  p.pitch = round_up(s.in_c, line);
   p.filter_bytes = p.taps * p.pitch * element_bytes;
-  p.list_bytes = (p.taps * sizeof(SeenTap) + 63) / 64 * 64;
+  p.list_bytes = round_up(p.taps * sizeof(SeenTap), 64);
   return p;
 }
 

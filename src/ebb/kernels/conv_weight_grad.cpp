@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -44,11 +45,11 @@ inline WeightGradPlan plan_weight_grad(const Conv2dShape& s, std::size_t element
   // copied to an odd number of lines. (At 256 to 1024 bytes copying costs more than it saves.)
   const std::size_t line = 64 / element_bytes;
   if (s.out_c >= 32 * line && s.out_c % (4 * line) == 0)
-    p.dy_pitch = (p.out_c + line - 1) / line * line + line;
+    p.dy_pitch = round_up(p.out_c, line) + line;
   const std::size_t width = (s.kernel_w == 1 ? 2 : 1) * line;
   const std::size_t slack = 4 * line;  // the last place's vectors may reach beyond the patch
   p.patch_bytes = (p.blocks.block_images * p.patch_h * p.patch_w * width + slack) * element_bytes;
-  p.patch_bytes = (p.patch_bytes + 63) / 64 * 64;
+  p.patch_bytes = round_up(p.patch_bytes, 64);
   p.thread_bytes = p.patch_bytes + p.blocks.places() * p.dy_pitch * element_bytes;
   return p;
 }
@@ -82,9 +83,9 @@ Chunking make_chunking(const WeightGradPlan& p) {
   const Conv2dShape& s = p.s;
   if (p.in_c < lanes && s.dilation_w == 1) return {p.in_c, 1, lanes, lanes, true};
   if (s.kernel_w > 1) {
-    return {lanes, (p.in_c + lanes - 1) / lanes, s.dilation_w * lanes, p.in_c, false};
+    return {lanes, ceil_div(p.in_c, lanes), s.dilation_w * lanes, p.in_c, false};
   }
-  return {2 * lanes, (p.in_c + 2 * lanes - 1) / (2 * lanes), lanes, lanes, false};
+  return {2 * lanes, ceil_div(p.in_c, 2 * lanes), lanes, lanes, false};
 }
 
 // Pieces of memory, asked for a line at a time.
@@ -102,7 +103,7 @@ struct Pieces {
     const size_t bytes = elements * sizeof(T);
     return {at, at + bytes, bytes, pitch * sizeof(T), count};
   }
-  size_t lines() const { return left * ((bytes + 63) / 64); }
+  size_t lines() const { return left * ceil_div(bytes, 64); }
   HWY_INLINE void ask() {
     if (left == 0) return;
     __builtin_prefetch(at, 0, 2);
@@ -122,8 +123,8 @@ struct NextBlock {
   size_t x_lines, dy_lines;  // at a time
 
   void spread(size_t times) {
-    x_lines = (x.lines() + times - 1) / times;
-    dy_lines = (dy.lines() + times - 1) / times;
+    x_lines = ceil_div(x.lines(), times);
+    dy_lines = ceil_div(dy.lines(), times);
   }
   bool any() const { return x_lines + dy_lines != 0; }
   HWY_INLINE void ask() {
@@ -216,8 +217,8 @@ template <int NV, class T>
 void grad_column(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* dw,
                  const size_t* valid) {
   constexpr size_t kMost = NV == 3 ? 4 : 6;
-  for (size_t tiles = (rows + kMost - 1) / kMost; tiles > 0; --tiles) {
-    const size_t mr = (rows + tiles - 1) / tiles;
+  for (size_t tiles = ceil_div(rows, kMost); tiles > 0; --tiles) {
+    const size_t mr = ceil_div(rows, tiles);
     switch (mr) {
       case 1:
         grad_tile<1, NV, T>(s, co, x, dw, valid);
@@ -291,7 +292,7 @@ NextBlock what_comes(const WeightGradPlan& p, const Chunking& k, const GradPart&
   }
   next.dy = Pieces::of(dy + place * c.out_c + part.group * p.out_c + part.co, part.rows, c.out_c,
                        a.places());
-  const size_t tiles = (part.rows + 5) / 6 * (part.chunk_end - part.chunk) * c.kernel_h;
+  const size_t tiles = ceil_div(part.rows, 6) * (part.chunk_end - part.chunk) * c.kernel_h;
   next.spread(std::max<size_t>(1, tiles * b.images * b.rows));
   return next;
 }
@@ -337,7 +338,7 @@ void grad_unit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* 
         static_cast<ptrdiff_t>(b.col * c.stride_w) - static_cast<ptrdiff_t>(c.pad_left);
     for (size_t m = part.chunk; m < part.chunk_end; ++m) {
       const size_t ci = m * k.width, channels = std::min(k.width, p.in_c - ci);
-      const size_t width = k.few ? channels : (channels + lanes - 1) / lanes * lanes;
+      const size_t width = k.few ? channels : round_up(channels, lanes);
       const T* from = x + b.image * image_elements + group * p.in_c + ci;
       size_t pixel = width, row = p.patch_w * width, image = p.patch_h * row;
       const T* base = patch;
@@ -357,7 +358,7 @@ void grad_unit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* 
       s.x_image = image;
       const bool taps = !k.few && c.kernel_w > 1;
       const size_t elements = taps ? channels : k.few ? c.kernel_w * channels : channels;
-      const size_t vectors = taps ? c.kernel_w : (elements + lanes - 1) / lanes;
+      const size_t vectors = taps ? c.kernel_w : ceil_div(elements, lanes);
       for (size_t kh = 0; kh < c.kernel_h; ++kh) {
         s.x = base + kh * c.dilation_h * row;
         s.dw = dw + group * p.out_c * s.dw_row + kh * c.kernel_w * p.in_c + ci;
@@ -376,11 +377,11 @@ void run_weight_grad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bo
   // channels, such that the largest part is smallest.
   const size_t work = s.batch * s.out_h() * s.out_w() * s.kernel_h * s.kernel_w * p.in_c * p.out_c;
   const size_t threads = static_cast<size_t>(pool::threads());
-  const size_t wanted = work < 60000 ? 1 : (threads + s.groups - 1) / s.groups;
+  const size_t wanted = work < 60000 ? 1 : ceil_div(threads, s.groups);
   size_t across = 1, down = 1, least = SIZE_MAX;
   for (size_t a = 1; a <= wanted; ++a) {
     const size_t o = wanted / a;
-    const size_t part = (k.chunks + a - 1) / a * ((p.out_c + o - 1) / o);
+    const size_t part = ceil_div(k.chunks, a) * ceil_div(p.out_c, o);
     if (a <= k.chunks && o <= p.out_c && part <= least) {
       across = a;
       down = o;

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
@@ -49,8 +50,8 @@ inline WinogradPlan plan_winograd(const Correlation& c, std::size_t element_byte
       std::max(kPointsBytes, p.filter_bytes / kFilterParts) / (kPoints * p.width * element_bytes);
   const std::size_t most = std::max<std::size_t>(1, std::min(fit, kTilesAtATime) / kRows) * kRows;
   const auto threads = static_cast<std::size_t>(pool::threads());
-  const std::size_t each = (p.tiles() + threads * most - 1) / (threads * most);  // blocks a thread
-  p.block = round_up((p.tiles() + threads * each - 1) / (threads * each), kRows);
+  const std::size_t each = ceil_div(p.tiles(), threads * most);  // blocks a thread
+  p.block = round_up(ceil_div(p.tiles(), threads * each), kRows);
   // A line more than the tiles take: 36 of them side by side must not meet in one set of the cache.
   p.point = p.block * p.width + line;
   p.made = p.block * kPanelsAtATime * panel + line;
@@ -215,14 +216,14 @@ void winograd_blocks(const WinogradPlan& p, const T* src, const T* bias, T* dst,
 template <class T>
 void run_winograd(const WinogradPlan& p, const CorrelationWeights& at, const T* src, const T* w,
                   const T* bias, T* dst, std::byte* scratch) {
-  const size_t panel = 2 * tile_lanes<T>(), panels = (p.c.dst_channels + panel - 1) / panel;
+  const size_t panel = 2 * tile_lanes<T>(), panels = ceil_div(p.c.dst_channels, panel);
   const size_t elements = kPoints * p.c.src_channels * panel;
   pool::parallel_for(panels, 1 + 16384 / elements, [&](size_t b, size_t e) {
     for (size_t i = b; i < e; ++i)
       filter_panel(p, at, w, i * panel, reinterpret_cast<T*>(scratch) + i * elements);
   });
   std::memset(scratch + p.filter_bytes, 0, p.zero_bytes);
-  const size_t blocks = (p.tiles() + p.block - 1) / p.block;
+  const size_t blocks = ceil_div(p.tiles(), p.block);
   const size_t work = p.block * kPoints * p.c.src_channels * p.c.dst_channels;
   pool::parallel_for(blocks, 1 + 60000 / work, [&](size_t b, size_t e) {
     winograd_blocks(p, src, bias, dst, scratch, b, e);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
 #include "ebb/kernels/conv_winograd.hpp"
@@ -40,8 +41,8 @@ struct WinogradGradPlan {
 inline WinogradGradPlan plan_winograd_grad(const Correlation& c, std::size_t element_bytes) {
   WinogradGradPlan p{.c = c, .of_image = WinogradTiles(c)};
   const std::size_t tiles = p.of_image.count(), line = 64 / element_bytes;
-  p.runs = (tiles + kMostTiles - 1) / kMostTiles;
-  p.run = (tiles + p.runs - 1) / p.runs;
+  p.runs = ceil_div(tiles, kMostTiles);
+  p.run = ceil_div(tiles, p.runs);
   p.src_width = round_up(c.src_channels, line);
   p.dst_width = round_up(c.dst_channels, line);
   // A line more than the tiles take: 36 of them side by side must not meet in one set of the cache.
@@ -136,7 +137,7 @@ void grad_block(const WinogradGradPlan& p, size_t first, size_t runs, size_t blo
   const WinogradGradScratch<T> from(p, scratch);
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), panel = 2 * lanes;
-  const size_t rows = (c.dst_channels + kOuts - 1) / kOuts;
+  const size_t rows = ceil_div(c.dst_channels, kOuts);
   const size_t o0 = block % rows * kOuts, c0 = block / rows * p.block;
   const size_t outs = std::min(kOuts, c.dst_channels - o0);
   const size_t ins = std::min(p.block, c.src_channels - c0);
@@ -182,7 +183,7 @@ void run_winograd_grad(const WinogradGradPlan& p, const T* src, const T* ddst, T
   std::memset(scratch, 0, p.zero_bytes);
   const size_t all = c.images * p.runs;
   const size_t blocks =
-      ((c.dst_channels + kOuts - 1) / kOuts) * ((c.src_channels + p.block - 1) / p.block);
+      ceil_div(c.dst_channels, kOuts) * ceil_div(c.src_channels, p.block);
   for (size_t first = 0; first < all; first += p.group) {
     const size_t runs = std::min(p.group, all - first);
     pool::parallel_for(runs * p.run, 1 + 4096 / (c.src_channels + c.dst_channels),
@@ -215,7 +216,7 @@ HWY_EXPORT(winograd_grad_f64);
 WinogradWork WinogradWork::weight_grad(const Correlation& c) {
   // Short sums and ways across memory; and what takes as long as a filter's way back.
   constexpr double kSlower = 1.3, kBack = 250;
-  const std::size_t runs = (WinogradTiles(c).count() + kMostTiles - 1) / kMostTiles;
+  const std::size_t runs = ceil_div(WinogradTiles(c).count(), kMostTiles);
   return {kSlower * forward(c).image + kBack * static_cast<double>(runs * c.src_channels) *
                                            static_cast<double>(c.dst_channels),
           0};

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -59,7 +60,7 @@ void dropout_part(const T* x, T* y, std::size_t n, std::int32_t threshold, T sca
       apply_mask<T, Whole>(x + first, y + first, halves + skip, end - first, threshold, scale);
     }
   };
-  each_words(draws, (odd + n + 1) / 2, body);
+  each_words(draws, ceil_div(odd + n, 2), body);
   if (stream) hwy::FlushStream();
 }
 

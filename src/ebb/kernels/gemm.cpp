@@ -7,6 +7,7 @@
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/gemm_plan.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -43,8 +44,8 @@ class Ahead {
         row_end_(at_ + bytes),
         stride_(stride),
         bytes_(bytes),
-        left_(rows * ((bytes + 63) / 64)),
-        share_((left_ + turns - 1) / turns) {}
+        left_(rows * ceil_div(bytes, 64)),
+        share_(ceil_div(left_, turns)) {}
 
   void next_turn() { now_ = HWY_MIN(left_, share_); }
   HWY_INLINE void operator()() {
@@ -105,7 +106,7 @@ struct Tiles {
 struct RowTiles {
   size_t tiles, height, taller;  // so many tiles, the first few of which have a row more
   explicit RowTiles(size_t rows)
-      : tiles((rows + kTileRows - 1) / kTileRows), height(rows / tiles), taller(rows % tiles) {}
+      : tiles(ceil_div(rows, kTileRows)), height(rows / tiles), taller(rows % tiles) {}
   size_t begin(size_t tile) const { return tile * height + HWY_MIN(tile, taller); }
 };
 
@@ -232,20 +233,20 @@ constexpr size_t kShareTiles = 16;  // of A in a packing task
 
 template <class T>
 size_t share_tasks_of_a(const Part<T>& part) {
-  return part.shares_a() ? (RowTiles(part.rows).tiles + kShareTiles - 1) / kShareTiles : 0;
+  return part.shares_a() ? ceil_div(RowTiles(part.rows).tiles, kShareTiles) : 0;
 }
 
 template <class T>
 size_t share_tasks(const Part<T>& part) {
   const size_t width = panel_width<T>(part.plan) * kPackPanels;
-  const size_t of_b = part.shares_b() ? (part.columns + width - 1) / width : 0;
+  const size_t of_b = part.shares_b() ? ceil_div(part.columns, width) : 0;
   return share_tasks_of_a(part) + of_b;
 }
 
 template <class T>
 size_t padded_columns(const Part<T>& part) {
   const size_t width = panel_width<T>(part.plan);
-  return (part.columns + width - 1) / width * width;
+  return round_up(part.columns, width);
 }
 
 template <class T>
@@ -372,7 +373,7 @@ void compute(const Part<T>& part, size_t begin, size_t end) {
   const size_t width = panel_width<T>(plan);
   const size_t tiles = RowTiles(part.rows).tiles, blocks = plan.blocks(part.rows);
   const size_t unit = blocks == 1 && plan.group == 0 ? width : kWidestPanel;
-  const size_t units = (part.columns + unit - 1) / unit;
+  const size_t units = ceil_div(part.columns, unit);
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
   T* own = reinterpret_cast<T*>(part.own + thread * plan.own_bytes);
   const bool finish = part.k0 + part.depth == g.k &&
@@ -423,7 +424,7 @@ void compute(const Part<T>& part, size_t begin, size_t end) {
             if (in_group == 0) {  // the next group is asked for while this one is used
               const size_t next = HWY_MIN(j_end, j + group);
               pack_columns(part, j, next, k, kc, own);
-              const size_t turns = (tile_end - tile) * ((next - j + width - 1) / width);
+              const size_t turns = (tile_end - tile) * ceil_div(next - j, width);
               ahead = next_source(part, next, j_begin, j_end, group, k, kc, turns);
             }
           }
@@ -538,7 +539,7 @@ BatchPlan plan_batch(const GemmBatch& batch) {
   if (batch.count >= threads && alone <= kOneThreadBytes) {
     const std::size_t grain =
         std::clamp<std::size_t>(kGrainProducts / (products + 1), 1, batch.count);
-    return {Order::each_by_one, g, grain, (alone + 63) / 64 * 64};
+    return {Order::each_by_one, g, grain, round_up(alone, 64)};
   }
   return {Order::each_by_all, g, 1, gemm_scratch(g)};
 }

@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "ebb/base/half.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/convert-inl.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -96,7 +97,7 @@ HWY_NOINLINE void pack_turned(const S* src, size_t ld, size_t rows, size_t kc, T
     // A vector cut short must not reach what another strip of columns has already written: those
     // of the next k are, so only a panel of one strip may run over.
     const bool whole = real == lanes || width < lanes;
-    const size_t end = !whole || kc * width < lanes ? 0 : kc - (lanes - real + width - 1) / width;
+    const size_t end = !whole || kc * width < lanes ? 0 : kc - ceil_div(lanes - real, width);
     for (; k + kBlock <= end; k += kBlock) {
       V turned[kBlock];
       load_turned<T>(d, row, k, turned);
@@ -145,7 +146,7 @@ HWY_NOINLINE void pack_copied_narrow(const S* src, size_t ld, size_t limit, size
   const size_t lanes = hn::Lanes(d);
   size_t k = 0;
   if (width <= lanes && lanes <= limit && left * width >= lanes) {  // run over into the next k
-    const size_t end = HWY_MIN(kc, left - (lanes - width + width - 1) / width);
+    const size_t end = HWY_MIN(kc, left - ceil_div(lanes - width, width));
     for (; k < end; ++k) {
       hwy::Prefetch(src + (k + kPackAhead) * ld);
       hn::StoreU(load_widen(d, src + k * ld), d, dst + k * width);

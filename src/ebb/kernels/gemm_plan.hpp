@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/gemm.hpp"
 
 namespace ebb::kernels {
@@ -39,7 +40,7 @@ struct GemmPlan {
   std::size_t a_bytes = 0;           // and A, where both are shared
 
   std::size_t blocks(std::size_t of_rows) const {
-    return (of_rows + block_rows - 1) / block_rows;
+    return ceil_div(of_rows, block_rows);
   }
 };
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #ifndef EBB_KERNELS_POOL2D_WINDOW_
 #define EBB_KERNELS_POOL2D_WINDOW_
@@ -335,7 +336,7 @@ void max_pool2d_pick(const Pool2dShape& s, const T* x, const T* v, T* y) {
 
 template <class T>
 void max_pool2d_grad(const Pool2dShape& s, const T* x, const T* dy, T* dx) {
-  const std::size_t line = 64 / sizeof(T), lines = (s.channels + line - 1) / line;
+  const std::size_t line = 64 / sizeof(T), lines = ceil_div(s.channels, line);
   const std::size_t wanted = 2 * static_cast<std::size_t>(pool::threads());
   const std::size_t images = std::max<std::size_t>(1, s.batch);
   const std::size_t parts =

@@ -18,6 +18,7 @@
 #include <span>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/recurrent_blocks.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -55,7 +56,7 @@ HWY_INLINE void product(std::size_t rows, std::size_t first, std::size_t depth, 
   constexpr int kAcross = strip_of(NV);
   constexpr std::size_t kTall = 12 / kAcross;
   const std::size_t lanes = hn::Lanes(RowTag<T>()), width = kAcross * lanes;
-  const std::size_t tiles = (rows + kTall - 1) / kTall;
+  const std::size_t tiles = ceil_div(rows, kTall);
   for (std::size_t k = 0; k < depth; k += kDepth) {
     const std::size_t kc = HWY_MIN(kDepth, depth - k);
     for (std::size_t v = 0; v < NV; v += kAcross) {
@@ -169,7 +170,7 @@ template <int G, class T, class Block>
 void run_forward(const Recurrence& over, const recurrent::Layout& layout, const T* weight,
                  T* scratch, Block&& block) {
   const std::size_t n = over.hidden, lanes = hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + lanes - 1) / lanes, pack_grain(G * n * lanes),
+  pool::parallel_for(ceil_div(n, lanes), pack_grain(G * n * lanes),
                      [&](std::size_t begin, std::size_t end) {
                        pack_forward<G, T>(weight, n, scratch, begin, end);
                      });
@@ -180,7 +181,7 @@ template <int G, class T, class Block>
 void run_back(const Recurrence& over, const recurrent::Layout& layout, const T* weight, T* scratch,
               Block&& block) {
   const std::size_t n = over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + width - 1) / width, pack_grain(G * n * width),
+  pool::parallel_for(ceil_div(n, width), pack_grain(G * n * width),
                      [&](std::size_t begin, std::size_t end) {
                        pack_backward<T>(weight, G * n, n, scratch, begin, end);
                      });

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update.cpp"
@@ -235,7 +236,7 @@ void update_all(Part part, std::span<const Update<T>> tensors, const Rule& rule,
   });
 }
 
-std::size_t pieces(std::size_t size) { return (size + kSquaresPiece - 1) / kSquaresPiece; }
+std::size_t pieces(std::size_t size) { return ceil_div(size, kSquaresPiece); }
 
 template <class T>
 std::size_t all_pieces(std::span<const Update<T>> tensors) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update_factored.cpp"
@@ -20,8 +21,6 @@ namespace {
 
 constexpr std::size_t kPiece = 16384;  // elements, about: what one sum is made over
 
-constexpr std::size_t up64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-constexpr std::size_t parts(std::size_t n, std::size_t of) { return (n + of - 1) / of; }
 
 // How a tensor is cut into pieces (of whole rows where it is factored, else of kPiece elements),
 // and where in the scratch things lie.
@@ -39,16 +38,16 @@ struct Work {
     std::size_t at = 0;
     const auto place = [&]<class E>(E*& pointer, std::size_t n) {
       pointer = scratch ? reinterpret_cast<E*>(scratch + at) : nullptr;
-      at += up64(n * sizeof(E));
+      at += round_up(n * sizeof(E), 64);
     };
     if (!t.col) {  // one row
       t.cols = t.size();
       t.count = t.rows = 1;
       piece_rows = 1;
-      pieces = parts(t.cols, kPiece);
+      pieces = ceil_div(t.cols, kPiece);
     } else {
       piece_rows = std::max<std::size_t>(1, kPiece / std::max<std::size_t>(1, t.cols));
-      pieces = parts(t.rows, piece_rows);
+      pieces = ceil_div(t.rows, piece_rows);
       place(col_sums, t.count * pieces * t.cols);
       place(row_factor, t.count * t.rows);
       place(col_factor, t.count * t.cols);

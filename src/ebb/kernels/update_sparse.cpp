@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/grain.hpp"
 
 namespace ebb::kernels {
@@ -14,8 +15,6 @@ constexpr std::size_t kList = 128;  // pieces of a table handed to the rule at o
 
 template <class T>
 alignas(64) constexpr T zeros[kZeros] = {};
-
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Whether a row without a gradient is left as it is.
 bool leaves_alone(const SgdRule& rule) { return rule.weight_decay == 0; }
@@ -77,7 +76,7 @@ struct Order {
       if (i == 0 || keys[i] >> 32 != keys[i - 1] >> 32)
         begins[different++] = static_cast<std::uint32_t>(i);
   }
-  static std::size_t bytes(std::size_t n) { return round_up(n * 12); }
+  static std::size_t bytes(std::size_t n) { return round_up(n * 12, 64); }
   std::size_t index(std::size_t k) const { return keys[begins[k]] >> 32; }
   std::size_t end(std::size_t k) const { return k + 1 < different ? begins[k + 1] : count; }
   std::size_t first_from(std::size_t index_wanted) const {  // the first k of at least this index
@@ -159,7 +158,7 @@ void update_sparse(const SparseUpdate<T, I>& t, const Rule& rule, GradientUse us
 }
 
 std::size_t sparse_squares_scratch(std::size_t count, std::size_t width, std::size_t element) {
-  return round_up(update_sparse_scratch(count, width, element)) + kSquaresPiece * element +
+  return round_up(update_sparse_scratch(count, width, element), 64) + kSquaresPiece * element +
          sizeof(double);
 }
 
@@ -170,7 +169,7 @@ double sparse_squares(const SparseUpdate<T, I>& t, std::span<std::byte> scratch)
   const Sums<T, I> all(t, grain_for(t.width), scratch);
   const Order& order = all.order;
   T* const piece = reinterpret_cast<T*>(
-      scratch.data() + round_up(update_sparse_scratch(t.count, t.width, sizeof(T))));
+      scratch.data() + round_up(update_sparse_scratch(t.count, t.width, sizeof(T)), 64));
   const std::span<std::byte> sum(reinterpret_cast<std::byte*>(piece + kSquaresPiece),
                                  sizeof(double));
   const std::size_t size = t.height * t.width;
