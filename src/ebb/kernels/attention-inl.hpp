@@ -16,6 +16,7 @@
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 #include "ebb/kernels/gemm_pack-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/math-inl.hpp"
 #include "ebb/kernels/philox-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -150,23 +151,11 @@ HWY_NOINLINE void tile_block(size_t tiles, size_t across, size_t kc, const T* a,
   }
 }
 
-// `rows` rows in tiles of at most kTileRows, as equal as can be.
-struct RowGroups {
-  size_t count, height, taller;  // so many tiles, the first few of which have a row more
-  explicit RowGroups(size_t rows)
-      : count(ceil_div(rows, kTileRows)), height(rows / count), taller(rows % count) {}
-  size_t begin(size_t group) const { return group * height + HWY_MIN(group, taller); }
-  size_t of(size_t row) const {  // the group it is in
-    const size_t tall = taller * (height + 1);
-    return row < tall ? row / (height + 1) : taller + (row - tall) / height;
-  }
-};
-
 // C (rows × columns) (+)= A · B, rows cut into the groups [g, g_end). A's element (r, k) is
 // a[r * a_step + k] (kAlong) or a[r + k * a_step]; B's row k starts at b + k * b_k, in each of its
 // panels, `b_panel` apart.
 template <bool kAlong, class T>
-HWY_INLINE void product(const RowGroups& groups, size_t g, size_t g_end, size_t kc, const T* a,
+HWY_INLINE void product(const RowTiles& groups, size_t g, size_t g_end, size_t kc, const T* a,
                         size_t a_step, const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
                         size_t columns, bool from_zero) {
   const size_t across = ceil_div(columns, panel_columns<T>());
@@ -177,14 +166,8 @@ HWY_INLINE void product(const RowGroups& groups, size_t g, size_t g_end, size_t 
       fn(end - g, across, kc, a + (kAlong ? row * a_step : row), a_step, b, b_k, b_panel,
          c + row * c_row, c_row, columns, from_zero);
     };
-    switch (groups.height + tall) {
-      case 1: block(tile_block<1, kAlong, T>); break;
-      case 2: block(tile_block<2, kAlong, T>); break;
-      case 3: block(tile_block<3, kAlong, T>); break;
-      case 4: block(tile_block<4, kAlong, T>); break;
-      case 5: block(tile_block<5, kAlong, T>); break;
-      default: block(tile_block<6, kAlong, T>); break;
-    }
+    static_switch<kTileRows>(groups.height + tall,
+                             [&]<int MR>() EBB_LAMBDA { block(tile_block<MR, kAlong, T>); });
     g = end;
   }
 }

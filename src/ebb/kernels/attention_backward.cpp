@@ -116,7 +116,7 @@ HWY_NOINLINE void compute_dots(const Backward<T>& b, size_t begin, size_t end) {
     for (size_t head = 0; head < a.heads; ++head) {
       const size_t at = (position * a.heads + head) * a.size;
       const T *x = b.out + at, *y = b.dout + at;
-      const T dot = row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_ROW_LAMBDA {
+      const T dot = row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_LAMBDA {
         return hn::MulAdd(load(x + c, amount), load(y + c, amount), sum);
       });
       const size_t row = b.row(batch, head) + i;
@@ -240,7 +240,7 @@ HWY_NOINLINE void weigh(const T* levels, const T* dots, size_t r, size_t r_end,
 }
 
 // The groups of queries of which some sees some of keys [first, last): between the first and last.
-HWY_INLINE void groups_that_see(const Attention& a, const Pair& p, const RowGroups& groups,
+HWY_INLINE void groups_that_see(const Attention& a, const Pair& p, const RowTiles& groups,
                                 size_t first, size_t last, size_t* g, size_t* g_end) {
   *g = 0;
   *g_end = groups.count;
@@ -257,7 +257,7 @@ HWY_INLINE void groups_that_see(const Attention& a, const Pair& p, const RowGrou
 // where those are wanted.
 template <class T>
 void add_panel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
-               const RowGroups& groups, size_t c, bool keys_wanted) {
+               const RowTiles& groups, size_t c, bool keys_wanted) {
   const Attention& a = b.a;
   const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t m = std::min(width, p.m - c);
@@ -285,7 +285,7 @@ void add_panel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
   if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
     hide_weights(a, p, c, r, r_end, s.weights, slopes);
   if (!keys_wanted) return;
-  const RowGroups by_key(m);
+  const RowTiles by_key(m);
   product<false>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, width,
                  s.dout + r * padded, padded, width, s.dv + c * padded, padded, padded, false);
   product<false>(by_key, 0, by_key.count, r_end - r, slopes + r * kSlopesRow, kSlopesRow,
@@ -312,7 +312,7 @@ void add_pair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, 
               bool queries_wanted, bool keys_wanted) {
   const Attention& a = b.a;
   const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
-  const RowGroups groups(p.n);
+  const RowTiles groups(p.n);
   const size_t panels = ceil_div(p.m, width);
   for (size_t c = 0; c < panels; ++c) {
     fetch_queries(b, p, c, panels);

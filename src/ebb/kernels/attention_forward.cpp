@@ -14,6 +14,7 @@
 #include "hwy/highway.h"
 
 #include "ebb/kernels/attention-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
@@ -185,7 +186,7 @@ void add_keys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p
   const Attention& a = f.a;
   const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t rows = p.keys.end - p.keys.begin, above = p.keys.begin - p.tile;
-  const RowGroups by_key(rows), by_query(p.n);
+  const RowTiles by_key(rows), by_query(p.n);
   product<true>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size,
                 s.turned + panel * a.size * width, width, 0, s.weights, width, width, true);
   const KeyRange all = keys_seen(a, p.i, p.keys.begin, p.keys.end);
@@ -226,11 +227,7 @@ void finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_
     for (; c + lanes <= a.size; c += lanes) {
       hn::StoreU(hn::Div(hn::LoadU(d, from + c), divisor), d, to + c);
     }
-    if (c < a.size) {
-      HWY_ALIGN_MAX T rest[kWidestPanel];
-      hn::Store(hn::Div(hn::LoadU(d, from + c), divisor), d, rest);
-      std::memcpy(to + c, rest, (a.size - c) * sizeof(T));
-    }
+    if (c < a.size) store_part(hn::Div(hn::LoadU(d, from + c), divisor), d, to + c, a.size - c);
   }
   T* levels = f.levels + 2 * ((batch * a.heads + head) * a.queries + i0);
   for (size_t i = 0; i < n; ++i) {

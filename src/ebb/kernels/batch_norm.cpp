@@ -80,7 +80,7 @@ HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
   constexpr std::size_t kRows = 4;
   std::size_t row = 0;
   for (; row + kRows <= s.rows; row += kRows) {
-    each_vector<T>(s.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(s.columns, [&](std::size_t j, auto amount) EBB_LAMBDA {
       const std::size_t at = row * s.stride + j;
       if (j * sizeof(T) % 64 == 0) {
         const std::size_t after = soon_after<T>(j, s.columns, kRows, s.stride);
@@ -93,10 +93,9 @@ HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
     });
   }
   for (; row <= s.rows; ++row) {
-    each_vector<T>(row < s.rows ? s.columns : s.extra,
-                   [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
-                     f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, 1>());
-                   });
+    each_vector<T>(row < s.rows ? s.columns : s.extra, [&](std::size_t j, auto amount) EBB_LAMBDA {
+      f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, 1>());
+    });
   }
 }
 
@@ -107,7 +106,7 @@ template <class T>
 void moments(const Strip<T>& s, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
   std::fill_n(mean, s.columns, T(0));
   std::fill_n(squares, s.columns, T(0));
-  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_LAMBDA {
     const auto center = load(s.x + j, amount);
     RowVec<T> v[rows], squared[rows];
     for (std::size_t r = 0; r < rows; ++r) {
@@ -131,7 +130,7 @@ void moments(const Strip<T>& s, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
   const auto finish = [&](std::size_t first, std::size_t columns, std::size_t rows) HWY_ATTR {
     if (rows == 0) return;
     const auto count = hn::Set(RowTag<T>(), static_cast<T>(rows));
-    each_vector<T>(columns, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(columns, [&](std::size_t i, auto amount) EBB_LAMBDA {
       const std::size_t j = first + i;
       const auto sum = load(mean + j, amount), away = hn::Div(sum, count);
       const auto around = hn::NegMulAdd(sum, away, load(squares + j, amount));
@@ -150,7 +149,7 @@ void gradient_sums(const Strip<T>& s, const T* HWY_RESTRICT mean, T* HWY_RESTRIC
                    T* HWY_RESTRICT along) {
   std::fill_n(level, s.columns, T(0));
   std::fill_n(along, s.columns, T(0));
-  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_LAMBDA {
     const auto center = load(mean + j, amount);
     auto sum = load(level + j, amount), product = load(along + j, amount);
     for (std::size_t r = 0; r < rows; ++r) {
@@ -169,7 +168,7 @@ void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
     const T* x = a.x + row * a.stride;
     T* out = a.out + row * a.stride;
     if (a.dy == nullptr) {
-      each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+      each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_LAMBDA {
         if (j * sizeof(T) % 64 == 0) fetch_after(x + j, kSoon);
         const auto v = hn::Sub(load(x + j, amount), load(c.shift + j, amount));
         store<T>(hn::MulAdd(v, load(c.scale + j, amount), load(c.level + j, amount)), out + j,
@@ -178,7 +177,7 @@ void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
       continue;
     }
     const T* dy = a.dy + row * a.stride;
-    each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_LAMBDA {
       if (j * sizeof(T) % 64 == 0) {
         fetch_after(x + j, kSoon);
         fetch_after(dy + j, kSoon);

@@ -13,6 +13,7 @@
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_CORRELATE_PLAN_
@@ -222,20 +223,10 @@ HWY_INLINE void correlate_tile(const Stretch<T>& s, size_t place, const T* first
 template <int NV, bool kEven, class T>
 HWY_INLINE void correlate_last(const Stretch<T>& s, size_t place, size_t count, const T* first,
                                T* first_out, const T* start, size_t valid) {
-  switch (count) {
-    case 1:
-      return correlate_tile<1, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 2:
-      return correlate_tile<2, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 3:
-      return correlate_tile<3, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 4:
-      return correlate_tile<4, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 5:
-      return correlate_tile<5, NV, kEven, T>(s, place, first, first_out, start, valid);
-    default:
-      return;
-  }
+  if (count == 0) return;
+  tiles::static_switch<tiles::kTileRows - 1>(count, [&]<int MR>() EBB_LAMBDA {
+    correlate_tile<MR, NV, kEven, T>(s, place, first, first_out, start, valid);
+  });
 }
 
 // All places evenly spaced.

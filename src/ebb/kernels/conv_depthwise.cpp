@@ -6,10 +6,11 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_DEPTHWISE_PLAN_
 #define EBB_KERNELS_CONV_DEPTHWISE_PLAN_
@@ -62,22 +63,9 @@ namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_some(D d, const T* from, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::LoadU(d, from);
-  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
-  std::memcpy(part, from, count * sizeof(T));
-  return hn::Load(d, part);
-}
-
-template <class D, class T>
-HWY_INLINE void store_some(hn::Vec<D> v, D d, T* to, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::StoreU(v, d, to);
-  HWY_ALIGN T part[hn::MaxLanes(D())];
-  hn::Store(v, d, part);
-  std::memcpy(to, part, count * sizeof(T));
-}
+using kernels::HWY_NAMESPACE::load_part;
+using kernels::HWY_NAMESPACE::static_switch;
+using kernels::HWY_NAMESPACE::store_part;
 
 // Pixels that see the same taps, each `src_step` after the one before, and where their sums go.
 template <class T>
@@ -140,12 +128,12 @@ HWY_NOINLINE void pixel_sums(const Pixels<T>& p, size_t channels) {
   for (; c + lanes <= channels; c += lanes) pixel_chains<kPixels, 1>(p, c);
   const size_t left = channels - c;
   for (size_t r = 0; r < kPixels && left != 0; ++r) {
-    auto a = p.start != nullptr ? load_some(d, p.start + c, left) : hn::Zero(d);
+    auto a = p.start != nullptr ? load_part(d, p.start + c, left) : hn::Zero(d);
     for (size_t i = 0; i < p.taps; ++i) {
-      a = hn::MulAdd(load_some(d, p.src + p.seen[i].pixel + r * p.src_step + c, left),
+      a = hn::MulAdd(load_part(d, p.src + p.seen[i].pixel + r * p.src_step + c, left),
                      hn::LoadU(d, p.filter + p.seen[i].weight + c), a);
     }
-    store_some(a, d, p.out + r * p.out_step + c, left);
+    store_part(a, d, p.out + r * p.out_step + c, left);
   }
 }
 
@@ -305,8 +293,8 @@ HWY_NOINLINE void tap_sums(const TapRun<T>& t, size_t first, size_t last) {
   for (size_t k = 0; k < kTaps && left != 0; ++k) {
     auto a = hn::LoadU(d, t.sums + k * t.pitch + c);
     for (size_t j = 0; j < t.count; ++j) {
-      a = hn::MulAdd(load_some(d, t.x + k * t.tap_step + j * t.x_step + c, left),
-                     load_some(d, t.dy + j * t.dy_step + c, left), a);
+      a = hn::MulAdd(load_part(d, t.x + k * t.tap_step + j * t.x_step + c, left),
+                     load_part(d, t.dy + j * t.dy_step + c, left), a);
     }
     hn::StoreU(a, d, t.sums + k * t.pitch + c);
   }
@@ -347,20 +335,7 @@ void weight_grad_channels(const DepthwisePlan& p, const T* x, const T* dy, T* su
             while (end < ow && across(end, k + taps - 1) >= 0) ++end;
             t.x = line + static_cast<size_t>(left) * channels;
             t.count = end - j;
-            switch (taps) {
-              case 1:
-                tap_sums<1>(t, first, last);
-                break;
-              case 2:
-                tap_sums<2>(t, first, last);
-                break;
-              case 3:
-                tap_sums<3>(t, first, last);
-                break;
-              default:
-                tap_sums<4>(t, first, last);
-                break;
-            }
+            static_switch<kTaps>(taps, [&]<int N>() EBB_LAMBDA { tap_sums<N>(t, first, last); });
             j = end;
             continue;
           }

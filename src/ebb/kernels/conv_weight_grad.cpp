@@ -12,6 +12,7 @@
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_WEIGHT_GRAD_PLAN_
@@ -216,29 +217,11 @@ HWY_NOINLINE void grad_tile(const GradStretch<T>& s, size_t co, const T* x, T* d
 template <int NV, class T>
 void grad_column(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* dw,
                  const size_t* valid) {
-  constexpr size_t kMost = NV == 3 ? 4 : 6;
-  for (size_t tiles = ceil_div(rows, kMost); tiles > 0; --tiles) {
-    const size_t mr = ceil_div(rows, tiles);
-    switch (mr) {
-      case 1:
-        grad_tile<1, NV, T>(s, co, x, dw, valid);
-        break;
-      case 2:
-        grad_tile<2, NV, T>(s, co, x, dw, valid);
-        break;
-      case 3:
-        grad_tile<3, NV, T>(s, co, x, dw, valid);
-        break;
-      case 4:
-        grad_tile<4, NV, T>(s, co, x, dw, valid);
-        break;
-      case 5:
-        if constexpr (NV < 3) grad_tile<5, NV, T>(s, co, x, dw, valid);
-        break;
-      default:
-        if constexpr (NV < 3) grad_tile<6, NV, T>(s, co, x, dw, valid);
-        break;
-    }
+  constexpr int kMost = NV == 3 ? 4 : tiles::kTileRows;
+  for (size_t left = ceil_div(rows, kMost); left > 0; --left) {
+    const size_t mr = ceil_div(rows, left);
+    tiles::static_switch<kMost>(
+        mr, [&]<int MR>() EBB_LAMBDA { grad_tile<MR, NV, T>(s, co, x, dw, valid); });
     co += mr;
     rows -= mr;
   }

@@ -124,10 +124,10 @@ template <int kSide, class T, class F>
 void to_points(const T* const* pixel, std::size_t channels, const F& f, T* to, std::size_t pitch) {
   const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
-  const auto some = [&](std::size_t c, auto n) EBB_ROW_LAMBDA {
+  const auto some = [&](std::size_t c, auto n) EBB_LAMBDA {
     both_ways<kSide, 6>(
-        d, [&](int i, int j) EBB_ROW_LAMBDA { return load(pixel[i * kSide + j] + c, n); }, f,
-        [&](int i, int j, auto v) EBB_ROW_LAMBDA {
+        d, [&](int i, int j) EBB_LAMBDA { return load(pixel[i * kSide + j] + c, n); }, f,
+        [&](int i, int j, auto v) EBB_LAMBDA {
           hn::StoreU(v, d, to + static_cast<std::size_t>(i * 6 + j) * pitch + c);
         });
   };

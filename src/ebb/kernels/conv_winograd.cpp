@@ -12,6 +12,7 @@
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
@@ -109,9 +110,9 @@ void filter_panel(const WinogradPlan& p, const CorrelationWeights& at, const T* 
     for (size_t c = 0; c < some; ++c) {
       for (size_t o = 0; o < panel; o += lanes) {
         both_ways<3, 6>(
-            d, [&](int i, int j) EBB_ROW_LAMBDA { return hn::Load(d, taps[c][i * 3 + j] + o); },
+            d, [&](int i, int j) EBB_LAMBDA { return hn::Load(d, taps[c][i * 3 + j] + o); },
             FilterAtPoints(),
-            [&](int i, int j, auto u) EBB_ROW_LAMBDA { hn::Store(u, d, points[i * 6 + j] + o); });
+            [&](int i, int j, auto u) EBB_LAMBDA { hn::Store(u, d, points[i * 6 + j] + o); });
       }
       // Whole lines, since those of all points may lie in one set of the cache.
       for (size_t point = 0; point < kPoints; ++point) {
@@ -130,15 +131,15 @@ void tile_from_points(const WinogradPlan& p, const T* from, const T* bias, size_
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  const auto outputs = [&](size_t o, auto n) EBB_ROW_LAMBDA {
+  const auto outputs = [&](size_t o, auto n) EBB_LAMBDA {
     const V start = bias ? load(bias + o, n) : hn::Zero(d);
     both_ways<6, 4>(
         d,
-        [&](int i, int j) EBB_ROW_LAMBDA {
+        [&](int i, int j) EBB_LAMBDA {
           return hn::LoadU(d, from + static_cast<size_t>(i * 6 + j) * p.made + o);
         },
         OutputsFromPoints(),
-        [&](int i, int j, V y) EBB_ROW_LAMBDA {
+        [&](int i, int j, V y) EBB_LAMBDA {
           const auto row = static_cast<size_t>(i), col = static_cast<size_t>(j);
           if (row < rows && col < cols)
             store<T>(hn::Add(y, start), dst + row * p.c.dst_row + col * p.c.dst_col + o, n);
@@ -152,20 +153,9 @@ void tile_from_points(const WinogradPlan& p, const T* from, const T* bias, size_
 template <class T>
 HWY_INLINE void product_rows(size_t rows, size_t kc, const T* a, size_t a_row, const T* b, T* c,
                              size_t c_row, size_t panel, bool from_zero) {
-  switch (rows) {
-    case 6:
-      return tile_along<6, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 5:
-      return tile_along<5, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 4:
-      return tile_along<4, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 3:
-      return tile_along<3, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 2:
-      return tile_along<2, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    default:
-      return tile_along<1, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-  }
+  static_switch<kTileRows>(rows, [&]<int MR>() EBB_LAMBDA {
+    tile_along<MR, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
+  });
 }
 
 template <class T>

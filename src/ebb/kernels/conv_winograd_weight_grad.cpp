@@ -12,6 +12,7 @@
 #include "ebb/kernels/conv_winograd-inl.hpp"
 #include "ebb/kernels/conv_winograd.hpp"
 #include "ebb/kernels/copy.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
@@ -113,20 +114,9 @@ void grad_tiles(const WinogradGradPlan& p, const T* src, const T* ddst, size_t f
 template <class T>
 HWY_INLINE void grad_products(size_t rows, size_t tiles, const T* a, size_t a_k, const T* b,
                               size_t b_k, T* c, size_t c_row, size_t panel) {
-  switch (rows) {
-    case 6:
-      return tile_across<6, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 5:
-      return tile_across<5, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 4:
-      return tile_across<4, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 3:
-      return tile_across<3, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 2:
-      return tile_across<2, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    default:
-      return tile_across<1, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-  }
+  static_switch<kTileRows>(rows, [&]<int MR>() EBB_LAMBDA {
+    tile_across<MR, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
+  });
 }
 
 // Adds a group of runs, `first` the first of them, to the filters' gradient: one block of it.
@@ -156,15 +146,15 @@ void grad_block(const WinogradGradPlan& p, size_t first, size_t runs, size_t blo
     }
     for (size_t o = 0; o < outs; ++o) {
       T* const filter = dw + (o0 + o) * 9 * c.src_channels + c0;
-      const auto add = [&](size_t i, auto n) EBB_ROW_LAMBDA {
+      const auto add = [&](size_t i, auto n) EBB_LAMBDA {
         both_ways<6, 3>(
             d,
-            [&](int row, int col) EBB_ROW_LAMBDA {
+            [&](int row, int col) EBB_LAMBDA {
               const auto point = static_cast<size_t>(row * 6 + col);
               return hn::LoadU(d, from.products + point * p.made + o * p.block + i);
             },
             TapsFromPoints(),
-            [&](int row, int col, auto g) EBB_ROW_LAMBDA {
+            [&](int row, int col, auto g) EBB_LAMBDA {
               T* const at = filter + static_cast<size_t>(row * 3 + col) * c.src_channels + i;
               store<T>(hn::Add(load(at, n), g), at, n);
             });

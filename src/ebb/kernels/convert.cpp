@@ -113,7 +113,7 @@ void convert_from(const From* from, Element to_element, void* to, std::size_t be
   const auto go = [&]<class To>(To* first) HWY_ATTR {
     if constexpr (kByMap<From, To>) {
       map::apply<kWide>(
-          first + begin, end - begin, stream, [](auto, auto v) EBB_MAP_LAMBDA { return v; },
+          first + begin, end - begin, stream, [](auto, auto v) EBB_LAMBDA { return v; },
           map::Array<From>{from + begin});
     } else {
       if constexpr (kByVectors<From, To>) {

@@ -5,6 +5,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/element.hpp"
 #include "ebb/kernels/grain.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -23,18 +24,8 @@ struct Bytes16 {
 
 template <class F>
 void with_element(std::size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    case 8:
-      return f(std::uint64_t{});
-    default:
-      return f(Bytes16{});
-  }
+  if (bytes == sizeof(Bytes16)) return f(Bytes16{});
+  with_bits(bytes, f);
 }
 
 // Elements may lie at any byte: a run of small ones is moved as one large one.

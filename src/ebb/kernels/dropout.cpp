@@ -38,7 +38,7 @@ template <class T, class Amount>
 void apply_mask(const T* x, T* y, const std::uint16_t* draws, std::size_t n, std::int32_t threshold,
                 T scale) {
   const auto vscale = hn::Set(RowTag<T>(), scale);
-  each_vector<T, Amount>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T, Amount>(n, [&](std::size_t i, auto amount) EBB_LAMBDA {
     if (i % (64 / sizeof(T)) == 0) fetch_after(x + i);
     const auto kept = keep<T>(draws + i, threshold);
     store<T>(hn::And(hn::Mul(load(x + i, amount), vscale), kept), y + i, amount);

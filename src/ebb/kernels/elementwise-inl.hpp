@@ -16,6 +16,8 @@
 #include <type_traits>
 
 #include "ebb/kernels/convert-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 #include "ebb/kernels/wide-inl.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -23,10 +25,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE::map {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// A lambda takes on neither the target nor the inlining of the function around it.
-#undef EBB_MAP_LAMBDA
-#define EBB_MAP_LAMBDA HWY_ATTR __attribute__((always_inline))
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
@@ -108,25 +106,22 @@ HWY_INLINE void store_pairs(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, bf16
   }
 }
 
-// The first n lanes from p, zeros above. Touches no byte past n.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_part(D d, const T* p, std::size_t n) {
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
-  if constexpr (sizeof(T) >= 4) return hn::MaskedLoad(hn::FirstN(d, n), d, p);
-#endif
-  HWY_ALIGN T lanes[hn::MaxLanes(d)] = {};
-  std::memcpy(lanes, p, n * sizeof(T));
-  return load_whole(d, lanes);
+// Parts of vectors, those of 16-bit floats as well.
+using kernels::HWY_NAMESPACE::load_part;
+using kernels::HWY_NAMESPACE::store_part;
+template <class D, class Half>
+  requires kIsHalf<Half>
+HWY_INLINE hn::Vec<D> load_part(D d, const Half* p, std::size_t n) {
+  HWY_ALIGN Half lanes[hn::MaxLanes(d)] = {};
+  std::memcpy(lanes, p, n * sizeof(Half));
+  return load_half(d, lanes);
 }
-
-template <class D, class T>
-HWY_INLINE void store_part(hn::Vec<D> v, D d, T* p, std::size_t n) {
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
-  if constexpr (sizeof(T) >= 4) return hn::BlendedStore(v, hn::FirstN(d, n), d, p);
-#endif
-  HWY_ALIGN T lanes[hn::MaxLanes(d)];
-  store_whole(v, d, lanes);
-  std::memcpy(p, lanes, n * sizeof(T));
+template <class D, class Half>
+  requires kIsHalf<Half>
+HWY_INLINE void store_part(hn::Vec<D> v, D d, Half* p, std::size_t n) {
+  HWY_ALIGN Half lanes[hn::MaxLanes(d)];
+  store_half(v, d, lanes);
+  std::memcpy(p, lanes, n * sizeof(Half));
 }
 
 // Vectors in step for a function of T: several where it has a vector form, as in f32.

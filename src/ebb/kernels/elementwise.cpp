@@ -47,15 +47,14 @@ HWY_INLINE void map_softplus(const T* x, T* y, std::size_t n, bool stream) {
     if (n >= map::kBlock) {
       return map_in_two(
           x, y, n, stream,
-          [](auto d, auto v) EBB_MAP_LAMBDA { return detail::exp_raised_neg_abs(d, v); },
-          [](auto d, auto v, auto e) EBB_MAP_LAMBDA {
+          [](auto d, auto v) EBB_LAMBDA { return detail::exp_raised_neg_abs(d, v); },
+          [](auto d, auto v, auto e) EBB_LAMBDA {
             return Add(Max(Zero(d), v), detail::log1p_unit(d, e));
           });
     }
   }
   map::apply<map::kStepOf<T>>(
-      y, n, stream, [](auto d, auto v) EBB_MAP_LAMBDA { return softplus(d, v); },
-      map::Array<T>{x});
+      y, n, stream, [](auto d, auto v) EBB_LAMBDA { return softplus(d, v); }, map::Array<T>{x});
 }
 
 // One line for each function: what it gives for the vector v, with tag d and parameters a and b.
@@ -67,7 +66,7 @@ HWY_INLINE void map_softplus(const T* x, T* y, std::size_t n, bool stream) {
   case Unary::name:                             \
     return map::apply<in_step>(                 \
         y, n, stream,                           \
-        [=](auto d, auto v) EBB_MAP_LAMBDA {    \
+        [=](auto d, auto v) EBB_LAMBDA {        \
           (void)d;                              \
           return expression;                    \
         },                                      \
@@ -108,8 +107,7 @@ void unary_row(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars s
         return;
       } else {
         return map::apply<map::kStepOf<T>>(
-            y, n, stream, [](auto, auto v) EBB_MAP_LAMBDA { return Mul(v, v); },
-            map::Array<T>{x});
+            y, n, stream, [](auto, auto v) EBB_LAMBDA { return Mul(v, v); }, map::Array<T>{x});
       }
     default:
       break;

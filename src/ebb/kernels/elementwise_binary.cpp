@@ -31,12 +31,12 @@ struct Row {
 
 // One line for each function: what it gives for the vectors u (of a) and v (of b). 16-bit floats go
 // several vectors in step, for whole vectors of them to store.
-#define EBB_BINARY(name, in_step, expression)                               \
-  case Binary::name:                                                        \
-    return map::apply2<in_step>(a, step_a, b, step_b, y, n, stream,         \
-                                [](auto d, auto u, auto v) EBB_MAP_LAMBDA { \
-                                  (void)d;                                  \
-                                  return expression;                        \
+#define EBB_BINARY(name, in_step, expression)                           \
+  case Binary::name:                                                    \
+    return map::apply2<in_step>(a, step_a, b, step_b, y, n, stream,     \
+                                [](auto d, auto u, auto v) EBB_LAMBDA { \
+                                  (void)d;                              \
+                                  return expression;                    \
                                 })
 
 template <class T>
@@ -55,10 +55,11 @@ void float_row(Binary op, const T* a, std::size_t step_a, const T* b, std::size_
 }
 #undef EBB_BINARY
 
-// Integers are left to the compiler's vectoriser. Arithmetic wraps: it is done unsigned.
-template <class T, class F>
-HWY_INLINE void each_integer(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-                             std::size_t n, F f) {
+// Integers, comparisons and logic (which write bytes) are simple enough for the compiler's
+// vectoriser.
+template <class T, class R, class F>
+HWY_INLINE void each_pair(const T* a, std::size_t step_a, const T* b, std::size_t step_b, R* y,
+                          std::size_t n, F f) {
   if (step_a && step_b) {
     for (std::size_t i = 0; i < n; ++i) y[i] = f(a[i], b[i]);
   } else if (step_a) {
@@ -68,20 +69,20 @@ HWY_INLINE void each_integer(const T* a, std::size_t step_a, const T* b, std::si
     const T u = *a;
     for (std::size_t i = 0; i < n; ++i) y[i] = f(u, b[i]);
   } else {
-    const T both = f(*a, *b);
+    const R both = f(*a, *b);
     for (std::size_t i = 0; i < n; ++i) y[i] = both;
   }
 }
 
+// Arithmetic wraps: it is done unsigned.
 template <class T>
 void integer_row(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
                  std::size_t n) {
   using U = std::make_unsigned_t<T>;
-#define EBB_INTEGER(name, expression)                                                  \
-  case Binary::name:                                                                   \
-    return each_integer(a, step_a, b, step_b, y, n, [](T u, T v) EBB_MAP_LAMBDA -> T { \
-      return static_cast<T>(expression);                                               \
-    })
+#define EBB_INTEGER(name, expression)            \
+  case Binary::name:                             \
+    return each_pair(a, step_a, b, step_b, y, n, \
+                     [](T u, T v) EBB_LAMBDA -> T { return static_cast<T>(expression); })
   switch (op) {
     EBB_INTEGER(add, static_cast<U>(u) + static_cast<U>(v));
     EBB_INTEGER(sub, static_cast<U>(u) - static_cast<U>(v));
@@ -130,24 +131,6 @@ void binary_row(Element element, Binary op, const Row& r) {
   }
 }
 
-// Comparisons and logic write bytes; simple enough for the compiler's vectoriser.
-template <class T, class F>
-HWY_INLINE void each_bool(const T* a, std::size_t step_a, const T* b, std::size_t step_b, bool* y,
-                          std::size_t n, F f) {
-  if (step_a && step_b) {
-    for (std::size_t i = 0; i < n; ++i) y[i] = f(a[i], b[i]);
-  } else if (step_a) {
-    const T v = *b;
-    for (std::size_t i = 0; i < n; ++i) y[i] = f(a[i], v);
-  } else if (step_b) {
-    const T u = *a;
-    for (std::size_t i = 0; i < n; ++i) y[i] = f(u, b[i]);
-  } else {
-    const bool both = f(*a, *b);
-    for (std::size_t i = 0; i < n; ++i) y[i] = both;
-  }
-}
-
 // Of the six comparisons three are loops: the others are these turned round or, for ne, inverted.
 template <class T>
 void compare_typed(Compare op, const void* pa, std::size_t step_a, const void* pb,
@@ -158,17 +141,15 @@ void compare_typed(Compare op, const void* pa, std::size_t step_a, const void* p
     case Compare::eq:
     case Compare::ne: {
       const bool invert = op == Compare::ne;
-      return each_bool(a, step_a, b, step_b, y, n,
-                       [=](T u, T v) EBB_MAP_LAMBDA { return (u == v) != invert; });
+      return each_pair(a, step_a, b, step_b, y, n,
+                       [=](T u, T v) EBB_LAMBDA { return (u == v) != invert; });
     }
     case Compare::gt: return compare_typed<T>(Compare::lt, b, step_b, a, step_a, y, n);
     case Compare::ge: return compare_typed<T>(Compare::le, b, step_b, a, step_a, y, n);
     case Compare::lt:
-      return each_bool(a, step_a, b, step_b, y, n,
-                       [](T u, T v) EBB_MAP_LAMBDA { return u < v; });
+      return each_pair(a, step_a, b, step_b, y, n, [](T u, T v) EBB_LAMBDA { return u < v; });
     case Compare::le:
-      return each_bool(a, step_a, b, step_b, y, n,
-                       [](T u, T v) EBB_MAP_LAMBDA { return u <= v; });
+      return each_pair(a, step_a, b, step_b, y, n, [](T u, T v) EBB_LAMBDA { return u <= v; });
   }
 }
 
@@ -200,11 +181,11 @@ void logic_row(Logic op, const Row& r) {
   const auto* a = static_cast<const std::uint8_t*>(r.a);
   const auto* b = static_cast<const std::uint8_t*>(r.b);
   bool* y = static_cast<bool*>(r.y);
-#define EBB_LOGIC(name, sign)                                            \
-  case Logic::name:                                                      \
-    return each_bool(a, r.step_a, b, r.step_b, y, r.n,                   \
-                     [](std::uint8_t u, std::uint8_t v) EBB_MAP_LAMBDA { \
-                       return static_cast<bool>((u sign v) & 1);         \
+#define EBB_LOGIC(name, sign)                                        \
+  case Logic::name:                                                  \
+    return each_pair(a, r.step_a, b, r.step_b, y, r.n,               \
+                     [](std::uint8_t u, std::uint8_t v) EBB_LAMBDA { \
+                       return static_cast<bool>((u sign v) & 1);     \
                      })
   switch (op) {
     EBB_LOGIC(and_, &);
@@ -220,7 +201,7 @@ void where_typed(const std::uint8_t* c, std::size_t step_c, const Row& r) {
   const T* a = static_cast<const T*>(r.a);
   const T* b = static_cast<const T*>(r.b);
   T* y = static_cast<T*>(r.y);
-  const auto pick = [&](auto ca, auto cb) EBB_MAP_LAMBDA {
+  const auto pick = [&](auto ca, auto cb) EBB_LAMBDA {
     for (std::size_t i = 0; i < r.n; ++i) {
       const T u = a[ca ? i : 0], v = b[cb ? i : 0];
       y[i] = c[i] ? u : v;

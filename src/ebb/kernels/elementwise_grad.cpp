@@ -21,14 +21,14 @@ namespace {
 
 // One line for each function: the gradient for the saved vector s and the incoming vector g, with
 // tag d and parameters a and b.
-#define EBB_UNARY_GRAD(name, expression)             \
-  case UnaryGrad::name:                              \
-    return map::apply<map::kStepOf<T>>(              \
-        dx, n, stream,                               \
-        [=](auto d, auto s, auto g) EBB_MAP_LAMBDA { \
-          (void)d;                                   \
-          return expression;                         \
-        },                                           \
+#define EBB_UNARY_GRAD(name, expression)         \
+  case UnaryGrad::name:                          \
+    return map::apply<map::kStepOf<T>>(          \
+        dx, n, stream,                           \
+        [=](auto d, auto s, auto g) EBB_LAMBDA { \
+          (void)d;                               \
+          return expression;                     \
+        },                                       \
         map::Array<T>{saved}, map::Array<T>{dy})
 
 template <class T>

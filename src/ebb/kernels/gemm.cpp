@@ -18,6 +18,7 @@
 
 #include "ebb/kernels/gemm_epilogue-inl.hpp"
 #include "ebb/kernels/gemm_pack-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -101,14 +102,11 @@ struct Tiles {
        {tile_of_packed<6, 1, T>, tile_of_packed<6, 2, T>, nullptr}}};
 };
 
-// `count` rows in tiles of at most kTileRows, as equal as can be: 32 is 6 6 5 5 5 5, not 6 6 6 6 6 2,
-// which would leave the last tile with too few chains.
-struct RowTiles {
-  size_t tiles, height, taller;  // so many tiles, the first few of which have a row more
-  explicit RowTiles(size_t rows)
-      : tiles(ceil_div(rows, kTileRows)), height(rows / tiles), taller(rows % tiles) {}
-  size_t begin(size_t tile) const { return tile * height + HWY_MIN(tile, taller); }
-};
+template <class T>
+HWY_INLINE int vectors_index(size_t columns) {
+  const size_t lanes = tile_lanes<T>();
+  return columns <= lanes ? 0 : columns <= 2 * lanes ? 1 : 2;
+}
 
 // One part of C and of k, with what its threads share.
 template <class T>
@@ -132,6 +130,20 @@ HWY_INLINE size_t panel_width(const GemmPlan& plan) {
   return plan.vectors * tile_lanes<T>();
 }
 
+// f.operator()<S>(), S the type of an operand's elements where C's are T.
+template <class T, class F>
+HWY_INLINE void with_storage(Storage type, F&& f) {
+  if constexpr (sizeof(T) == 8) {
+    f.template operator()<double>();
+  } else {
+    switch (type) {
+      case Storage::bf16: return f.template operator()<bf16>();
+      case Storage::f16: return f.template operator()<f16>();
+      default: return f.template operator()<float>();
+    }
+  }
+}
+
 template <class S>
 const S* at(const Operand& x, size_t row, size_t column) {
   return static_cast<const S*>(x.data) + row * x.ld + column;
@@ -152,15 +164,9 @@ HWY_NOINLINE void pack_panel_of(const Part<T>& part, size_t j, size_t n, size_t 
 template <class T>
 void pack_panel(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* panel,
                 size_t width) {
-  if constexpr (sizeof(T) == 8) {
-    pack_panel_of<T, double>(part, j, n, k, kc, panel, width);
-  } else {
-    switch (part.g.b.type) {
-      case Storage::bf16: return pack_panel_of<T, bf16>(part, j, n, k, kc, panel, width);
-      case Storage::f16: return pack_panel_of<T, f16>(part, j, n, k, kc, panel, width);
-      default: return pack_panel_of<T, float>(part, j, n, k, kc, panel, width);
-    }
-  }
+  with_storage<T>(part.g.b.type, [&]<class S>() EBB_LAMBDA {
+    pack_panel_of<T, S>(part, j, n, k, kc, panel, width);
+  });
 }
 
 // Operands whose rows are steps of k are packed in short runs of it, so that neighbouring panels
@@ -197,15 +203,9 @@ HWY_NOINLINE void pack_rows_of(const Part<T>& part, size_t tile, size_t tile_end
 
 template <class T>
 void pack_rows(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_t kc, T* out) {
-  if constexpr (sizeof(T) == 8) {
-    pack_rows_of<T, double>(part, tile, tile_end, k, kc, out);
-  } else {
-    switch (part.g.a.type) {
-      case Storage::bf16: return pack_rows_of<T, bf16>(part, tile, tile_end, k, kc, out);
-      case Storage::f16: return pack_rows_of<T, f16>(part, tile, tile_end, k, kc, out);
-      default: return pack_rows_of<T, float>(part, tile, tile_end, k, kc, out);
-    }
-  }
+  with_storage<T>(part.g.a.type, [&]<class S>() EBB_LAMBDA {
+    pack_rows_of<T, S>(part, tile, tile_end, k, kc, out);
+  });
 }
 
 constexpr size_t kAlongTiles = 2;  // walked along C side by side
@@ -233,7 +233,7 @@ constexpr size_t kShareTiles = 16;  // of A in a packing task
 
 template <class T>
 size_t share_tasks_of_a(const Part<T>& part) {
-  return part.shares_a() ? ceil_div(RowTiles(part.rows).tiles, kShareTiles) : 0;
+  return part.shares_a() ? ceil_div(RowTiles(part.rows).count, kShareTiles) : 0;
 }
 
 template <class T>
@@ -257,7 +257,7 @@ void pack_shared(const Part<T>& part, size_t begin, size_t end) {
     for (size_t k = 0; k < part.depth; k += part.plan.step) {
       const size_t kc = HWY_MIN(part.plan.step, part.depth - k);
       if (task < of_a) {
-        const size_t tile = task * kShareTiles, tile_end = HWY_MIN(tiles.tiles, tile + kShareTiles);
+        const size_t tile = task * kShareTiles, tile_end = HWY_MIN(tiles.count, tile + kShareTiles);
         pack_rows(part, tile, tile_end, k, kc,
                   part.a_panels + k * part.rows + tiles.begin(tile) * kc);
       } else {
@@ -277,8 +277,7 @@ HWY_NOINLINE void compute_panel(const Part<T>& part, size_t tile, size_t tile_en
                                 size_t k, size_t kc, bool from_zero) {
   const Gemm& g = part.g;
   const RowTiles tiles(part.rows);
-  const size_t lanes = tile_lanes<T>();
-  const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+  const int vectors = vectors_index<T>(n);
   const size_t first = tiles.begin(tile);
   if (part.plan.pack_a) {
     for (size_t t = tile, i = first; t < tile_end; ++t) {
@@ -312,14 +311,14 @@ template <class T>
 HWY_NOINLINE void compute_along(const Part<T>& part, size_t tile, size_t tile_end, size_t j_begin,
                                 size_t j_end, const T* a, const T* b, size_t kc, bool from_zero) {
   const RowTiles tiles(part.rows);
-  const size_t width = panel_width<T>(part.plan), lanes = tile_lanes<T>();
+  const size_t width = panel_width<T>(part.plan);
   const size_t first = tiles.begin(tile);
   Ahead none;
   for (size_t t = tile; t < tile_end; t += kAlongTiles) {
     const size_t end = HWY_MIN(tile_end, t + kAlongTiles);
     for (size_t j = j_begin; j < j_end; j += width) {
       const size_t n = HWY_MIN(width, j_end - j);
-      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+      const int vectors = vectors_index<T>(n);
       for (size_t u = t, i = tiles.begin(t); u < end; ++u) {
         const size_t next = tiles.begin(u + 1);
         Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0,
@@ -358,7 +357,7 @@ Ahead next_source(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, s
     kc = HWY_MIN(part.plan.step, part.depth - k);
   }
   const size_t n = HWY_MIN(group, j_end - j);
-  const size_t size = b.type == Storage::f64 ? 8 : b.type == Storage::f32 ? 4 : 2;
+  const size_t size = size_of(b.type);
   const size_t row = b.transposed ? part.j0 + j : part.k0 + k;
   const size_t column = b.transposed ? part.k0 + k : part.j0 + j;
   return {static_cast<const char*>(b.data) + (row * b.ld + column) * size, b.ld * size,
@@ -371,7 +370,7 @@ void compute(const Part<T>& part, size_t begin, size_t end) {
   const Gemm& g = part.g;
   const GemmPlan& plan = part.plan;
   const size_t width = panel_width<T>(plan);
-  const size_t tiles = RowTiles(part.rows).tiles, blocks = plan.blocks(part.rows);
+  const size_t tiles = RowTiles(part.rows).count, blocks = plan.blocks(part.rows);
   const size_t unit = blocks == 1 && plan.group == 0 ? width : kWidestPanel;
   const size_t units = ceil_div(part.columns, unit);
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
@@ -501,10 +500,6 @@ HWY_EXPORT(run_gemm);
 namespace {
 
 std::size_t thread_count() { return static_cast<std::size_t>(pool::threads()); }
-
-std::size_t size_of(Storage type) {
-  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
-}
 
 std::size_t scratch_of(const GemmPlan& plan, std::size_t threads) {
   return plan.shared_bytes + plan.a_bytes + plan.own_bytes * threads;

@@ -9,10 +9,10 @@
 #endif
 
 #include <cstddef>
-#include <cstring>
 
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -50,13 +50,10 @@ HWY_NOINLINE void finish_with(const Finish<T>& f) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
   const auto bias_of = [&](size_t j, size_t real) HWY_ATTR {
     if (!f.bias) return hn::Zero(d);
     if (f.bias_step == 0) return hn::Set(d, f.bias[0]);
-    HWY_ALIGN T some[kMost] = {};
-    std::memcpy(some, f.bias + j, real * sizeof(T));
-    return hn::Load(d, some);
+    return load_part(d, f.bias + j, real);
   };
   const auto whole = [&](size_t i, size_t j, V bias) HWY_ATTR {
     T* c = f.c + i * f.ld + j;
@@ -81,16 +78,12 @@ HWY_NOINLINE void finish_with(const Finish<T>& f) {
   if (j < f.columns) {
     const size_t real = f.columns - j;
     const V bias = bias_of(j, real);
-    HWY_ALIGN T edge[kMost] = {};
     for (size_t i = 0; i < f.rows; ++i) {
       T* c = f.c + i * f.ld + j;
-      std::memcpy(edge, c, real * sizeof(T));
-      V v = hn::Load(d, edge);
+      V v = load_part(d, c, real);
       if (f.bias) v = hn::Add(v, bias);
-      hn::Store(v, d, edge);
-      if (f.pre) std::memcpy(f.pre + i * f.ld + j, edge, real * sizeof(T));
-      hn::Store(activate<kActivation>(d, v), d, edge);
-      std::memcpy(c, edge, real * sizeof(T));
+      if (f.pre) store_part(v, d, f.pre + i * f.ld + j, real);
+      store_part(activate<kActivation>(d, v), d, c, real);
     }
   }
 }

@@ -30,9 +30,6 @@ constexpr std::size_t kTaskProducts = 100'000;   // and a task
 constexpr std::size_t kGroups = 4;               // of columns for each thread, where B is read so
 constexpr std::size_t kTasks = 8;                // for each thread, so that all end together
 
-constexpr std::size_t size_of(Storage type) {
-  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
-}
 // a in equal parts of at most `most`, each a multiple of `unit`.
 constexpr std::size_t part_of(std::size_t a, std::size_t most, std::size_t unit) {
   return a <= most ? a : round_up(ceil_div(a, ceil_div(a, most)), unit);

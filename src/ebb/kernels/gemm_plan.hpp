@@ -10,6 +10,10 @@
 
 namespace ebb::kernels {
 
+constexpr std::size_t size_of(Storage type) {
+  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
+}
+
 // Of two operands one is packed by all threads, for all, and lies in the cache that they share; the
 // other is packed by whoever computes with it, just before, and stays in that thread's own. So
 // threads wait for each other only where the shared one does not fit and is packed in parts.

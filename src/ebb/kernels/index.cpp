@@ -7,6 +7,7 @@
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/element.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -16,20 +17,6 @@ constexpr std::size_t kLine = 64;                     // bytes of a cache line
 
 std::size_t grain_of(std::size_t item_bytes) {
   return std::max<std::size_t>(1, kPart / std::max<std::size_t>(1, item_bytes));
-}
-
-template <class F>
-void with_element(std::size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    default:
-      return f(std::uint64_t{});
-  }
 }
 
 // Rows of one element: a plain loop.
@@ -84,7 +71,7 @@ void gather(std::size_t outer, std::size_t size, std::size_t row, const void* x,
   const bool element = row == 1 || row == 2 || row == 4 || row == 8;
   pool::parallel_for(outer * count, grain_of(row), [&](std::size_t begin, std::size_t end) {
     if (element)
-      return with_element(row, [&](auto zero) {
+      return with_bits(row, [&](auto zero) {
         using E = decltype(zero);
         gather_elements(static_cast<const E*>(x), size, indices, count, static_cast<E*>(y), begin,
                         end);
@@ -209,7 +196,7 @@ void scatter_add_some(std::size_t first, std::size_t rows, std::size_t inner, co
 template <class I>
 void take_along(std::size_t outer, std::size_t size, std::size_t inner, std::size_t element,
                 const void* x, const I* indices, std::size_t count, void* y) {
-  with_element(element, [&](auto zero) {
+  with_bits(element, [&](auto zero) {
     using E = decltype(zero);
     const auto* from = static_cast<const E*>(x);
     auto* to = static_cast<E*>(y);

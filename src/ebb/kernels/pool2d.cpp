@@ -6,11 +6,11 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 
 #ifndef EBB_KERNELS_POOL2D_WINDOW_
 #define EBB_KERNELS_POOL2D_WINDOW_
@@ -49,22 +49,8 @@ namespace ebb::kernels::pooling {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class D, class T>
-HWY_INLINE hn::Vec<D> load_some(D d, const T* from, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::LoadU(d, from);
-  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
-  std::memcpy(part, from, count * sizeof(T));
-  return hn::Load(d, part);
-}
-
-template <class D, class T>
-HWY_INLINE void store_some(hn::Vec<D> v, D d, T* to, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::StoreU(v, d, to);
-  HWY_ALIGN T part[hn::MaxLanes(D())];
-  hn::Store(v, d, part);
-  std::memcpy(to, part, count * sizeof(T));
-}
+using kernels::HWY_NAMESPACE::load_some;
+using kernels::HWY_NAMESPACE::store_some;
 
 // Whether v takes the place of the largest so far: larger, or the first NaN.
 template <class V>

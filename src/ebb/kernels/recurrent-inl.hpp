@@ -19,6 +19,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/recurrent_blocks.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -66,17 +67,8 @@ HWY_INLINE void product(std::size_t rows, std::size_t first, std::size_t depth, 
         const auto chains = [&](auto fn) {
           fn(kc, a + r * a_row + k, a_row, strip, width, c + r * c_row + v * lanes, c_row);
         };
-        switch (height) {
-          case 1: chains(strip_chains<1, kAcross, T>); break;
-          case 2: chains(strip_chains<2, kAcross, T>); break;
-          case 3: chains(strip_chains<3, kAcross, T>); break;
-          case 4: chains(strip_chains<4, kAcross, T>); break;
-          case 5:
-            if constexpr (kTall > 4) chains(strip_chains<5, kAcross, T>);
-            break;
-          default:
-            if constexpr (kTall > 4) chains(strip_chains<6, kAcross, T>);
-        }
+        static_switch<kTall>(height,
+                             [&]<int MR>() EBB_LAMBDA { chains(strip_chains<MR, kAcross, T>); });
       }
     }
   }

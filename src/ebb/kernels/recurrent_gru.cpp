@@ -111,7 +111,7 @@ HWY_NOINLINE void forward_block(const Gru<T>& call, const Layout& layout, T* scr
     std::copy(from, from + n, h_now + r * pitch);
   }
   for (std::size_t step = 0; step < over.steps; ++step) {
-    each_units<T>(n, [&](std::size_t u, auto amount) EBB_ROW_LAMBDA {
+    each_units<T>(n, [&](std::size_t u, auto amount) EBB_LAMBDA {
       forward_panel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
                     amount);
     });
@@ -140,7 +140,7 @@ HWY_INLINE void back_units(const BackRow<T>& row, std::size_t u, Amount amount) 
   const auto hidden_n = load(row.hidden_n + u, amount), before = load(row.h_before + u, amount);
   auto dh = hn::Load(d, row.dh + u);
   if (row.dh_out) dh = hn::Add(dh, load(row.dh_out + u, amount));
-  const auto slope = [&](auto s) EBB_ROW_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
+  const auto slope = [&](auto s) EBB_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
   const auto dn = hn::Mul(hn::Mul(dh, hn::Sub(one, update)), hn::NegMulAdd(fresh, fresh, one));
   store<T>(hn::Mul(hn::Mul(dn, hidden_n), slope(reset)), row.dgates + u, amount);
   store<T>(hn::Mul(hn::Mul(dh, hn::Sub(before, fresh)), slope(update)), row.dgates + n + u, amount);
@@ -152,7 +152,7 @@ HWY_INLINE void back_units(const BackRow<T>& row, std::size_t u, Amount amount) 
 template <class T>
 HWY_NOINLINE void back_gates(const BackRow<T>& row) {
   each_units<T>(row.hidden,
-                [&](std::size_t u, auto amount) EBB_ROW_LAMBDA { back_units(row, u, amount); });
+                [&](std::size_t u, auto amount) EBB_LAMBDA { back_units(row, u, amount); });
 }
 
 // h before a step that the row takes part in: in reverse, the step taken before may be one that it

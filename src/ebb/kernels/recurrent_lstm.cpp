@@ -119,7 +119,7 @@ HWY_NOINLINE void forward_block(const Lstm<T>& call, const Layout& layout, T* sc
     std::copy(from, from + n, h_now + r * pitch);
   }
   for (std::size_t step = 0; step < over.steps; ++step) {
-    each_units<T>(n, [&](std::size_t u, auto amount) EBB_ROW_LAMBDA {
+    each_units<T>(n, [&](std::size_t u, auto amount) EBB_LAMBDA {
       forward_panel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
                     amount);
     });
@@ -153,7 +153,7 @@ HWY_INLINE void back_units(const BackRow<T>& row, std::size_t u, Amount amount) 
   auto dh = hn::Load(d, row.dh + u);
   if (row.dh_out) dh = hn::Add(dh, load(row.dh_out + u, amount));
   const auto dc = hn::MulAdd(hn::Mul(dh, o), hn::NegMulAdd(t, t, one), hn::Load(d, row.dc + u));
-  const auto slope = [&](auto s) EBB_ROW_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
+  const auto slope = [&](auto s) EBB_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
   store<T>(hn::Mul(hn::Mul(dc, g), slope(i)), row.dgates + u, amount);
   store<T>(hn::Mul(hn::Mul(dc, before), slope(f)), row.dgates + n + u, amount);
   store<T>(hn::Mul(hn::Mul(dc, i), hn::NegMulAdd(g, g, one)), row.dgates + 2 * n + u, amount);
@@ -165,7 +165,7 @@ HWY_INLINE void back_units(const BackRow<T>& row, std::size_t u, Amount amount) 
 template <class T>
 HWY_NOINLINE void back_gates(const BackRow<T>& row) {
   each_units<T>(row.hidden,
-                [&](std::size_t u, auto amount) EBB_ROW_LAMBDA { back_units(row, u, amount); });
+                [&](std::size_t u, auto amount) EBB_LAMBDA { back_units(row, u, amount); });
 }
 
 template <class T>

@@ -76,7 +76,7 @@ HWY_INLINE void fold_lanes(const A* x, const Stretches& s, std::size_t first, co
     for (auto& lanes : acc[r]) lanes = hn::Set(d, identity<A>(kFold));
   }
   // 16 elements of each stretch, those of stretch r at from + r * apart.
-  const auto take_block = [&](const A* from, std::size_t apart) EBB_ROW_LAMBDA {
+  const auto take_block = [&](const A* from, std::size_t apart) EBB_LAMBDA {
     constexpr std::size_t kAll = kCount * kVectors;
     RowVec<A> v[kAll];
     for (std::size_t j = 0; j < kAll; ++j)
@@ -119,7 +119,7 @@ HWY_INLINE void fold_lanes(const A* x, const Stretches& s, std::size_t first, co
   for (std::size_t r = 0; r < kCount; ++r) {
     for (std::size_t half = kVectors / 2; half > 0; half /= 2)
       for (std::size_t k = 0; k < half; ++k) acc[r][k] = join<kFold>(acc[r][k], acc[r][k + half]);
-    to[first + r] = fold_of_lanes(d, acc[r][0], [](auto a, auto b) EBB_ROW_LAMBDA {
+    to[first + r] = fold_of_lanes(d, acc[r][0], [](auto a, auto b) EBB_LAMBDA {
       return join<kFold>(a, b);
     });
   }
@@ -158,17 +158,17 @@ HWY_INLINE void fold_columns(const A* x, std::size_t rows, std::size_t step, std
       hn::StoreU(v, d, acc + j);
     }
     if (j < n) {
-      const auto centre = kCentred ? map::load_part(d, c + j, n - j) : hn::Zero(d);
-      auto v = map::load_part(d, acc + j, n - j);
+      const auto centre = kCentred ? load_part(d, c + j, n - j) : hn::Zero(d);
+      auto v = load_part(d, acc + j, n - j);
       for (std::size_t k = 0; k < 4; ++k)
-        v = take_in<kFold>(d, v, map::load_part(d, row + k * step + j, n - j), centre);
-      map::store_part(v, d, acc + j, n - j);
+        v = take_in<kFold>(d, v, load_part(d, row + k * step + j, n - j), centre);
+      store_part(v, d, acc + j, n - j);
     }
   }
   for (; i < rows; ++i) {
     map::apply<1>(
         acc, n, false,
-        [](auto tag, auto v, auto e, auto centre) EBB_MAP_LAMBDA {
+        [](auto tag, auto v, auto e, auto centre) EBB_LAMBDA {
           return take_in<kFold>(tag, v, e, centre);
         },
         map::Array<A>{acc}, map::Array<A>{x + i * step}, map::Array<A>{kCentred ? c : acc});
@@ -261,7 +261,7 @@ void blocks_of(Element element, Fold fold, const void* x, const Stretches& s, co
 
 void log_sums_of(Element element, const void* x, const Stretches& s, void* max, void* log_sum) {
   const auto fold = [&]<class A>(const A* from) HWY_ATTR {
-    log_sums([&](std::size_t r) EBB_ROW_LAMBDA { return from + r * s.step; }, s.count, s.n,
+    log_sums([&](std::size_t r) EBB_LAMBDA { return from + r * s.step; }, s.count, s.n,
              static_cast<A*>(max), static_cast<A*>(log_sum));
   };
   if (element == Element::f64) return fold(static_cast<const double*>(x));

@@ -27,7 +27,7 @@ template <class T>
 HWY_NOINLINE void turn(const T* x, T* y, size_t heads, size_t pairs, const T* cosines,
                        const T* sines) {
   for (size_t h = 0; h < heads; ++h, x += 2 * pairs, y += 2 * pairs) {
-    each_vector<T>(pairs, [&](size_t i, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(pairs, [&](size_t i, auto amount) EBB_LAMBDA {
       const auto c = load(cosines + i, amount), s = load(sines + i, amount);
       const auto low = load(x + i, amount), high = load(x + pairs + i, amount);
       store<T>(hn::NegMulAdd(high, s, hn::Mul(low, c)), y + i, amount);

@@ -166,7 +166,7 @@ struct RowExpSum {
     sum.set(k, hn::Add(sum.lanes[k], e), amount);
   }
   HWY_INLINE void wide(std::size_t first) {
-    const auto use = [&](std::size_t i, std::size_t k, RowVec<T> e) EBB_ROW_LAMBDA {
+    const auto use = [&](std::size_t i, std::size_t k, RowVec<T> e) EBB_LAMBDA {
       if constexpr (kKeep) store<T>(e, keep + i, Whole());
       sum.set(k, hn::Add(sum.lanes[k], e), Whole());
     };
@@ -227,13 +227,7 @@ HWY_INLINE void exp_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* ma
     const bool reads = t < count, sums = t >= 1;
     RowMax<T> first(row_at(reads ? t : 0));
     RowExpSum<T, false> second(row_at(sums ? t - 1 : 0), nullptr, sums ? max[t - 1] : T(0));
-    if (reads && sums) {
-      walk<T>(n, first, second);
-    } else if (sums) {
-      walk<T>(n, second);
-    } else {
-      walk<T>(n, first);
-    }
+    walk_two<T>(n, reads, first, sums, second);
     if (sums) sum[t - 1] = second.sum.total();
     if (reads) max[t] = first.total();
   }
@@ -248,7 +242,7 @@ HWY_INLINE void log_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* ma
   } else {
     exp_sums(row_at, count, n, max, log_sum);
   }
-  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_LAMBDA {
     store<T>(log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
   });
 }

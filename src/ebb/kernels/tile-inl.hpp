@@ -21,6 +21,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/tile_steps-inl.hpp"
 #include "hwy/highway.h"
 
@@ -33,6 +34,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Tallest tile. With two vectors a row it keeps 12 accumulators, 2 of B and 1 of A: 15 of the 16
 // registers of AVX2, and more independent chains than two FMA units of latency 4 need (8).
 constexpr int kTileRows = 6;
+
+// `rows` rows in tiles of at most kTileRows, as equal as can be: 32 is 6 6 5 5 5 5, not
+// 6 6 6 6 6 2, which would leave the last tile with too few chains.
+struct RowTiles {
+  size_t count, height, taller;  // so many tiles, the first few of which have a row more
+  explicit RowTiles(size_t rows)
+      : count(ceil_div(rows, kTileRows)), height(rows / count), taller(rows % count) {}
+  size_t begin(size_t tile) const { return tile * height + HWY_MIN(tile, taller); }
+  size_t of(size_t row) const {  // the tile it is in
+    const size_t tall = taller * (height + 1);
+    return row < tall ? row / (height + 1) : taller + (row - tall) / height;
+  }
+};
 
 template <class T>
 HWY_INLINE size_t tile_lanes() {
