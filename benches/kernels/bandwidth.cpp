@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // kReads arrays in, one out (or none: then the sum goes to a place nobody reads).
 template <int kReads, bool kWrites, bool kPast>
-void Loop(const float* a, const float* b, const float* c, float* to, std::size_t n) {
+void pass_over(const float* a, const float* b, const float* c, float* to, std::size_t n) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   auto sum = hn::Zero(d), sum2 = sum, sum3 = sum, sum4 = sum;
@@ -47,12 +47,12 @@ void Loop(const float* a, const float* b, const float* c, float* to, std::size_t
   }
 }
 
-void Piece(int reads, bool writes, bool past, const float* a, const float* b, const float* c,
-           float* to, std::size_t n) {
-  if (!writes) return Loop<1, false, false>(a, b, c, to, n);
-  const auto loop = reads == 1   ? (past ? Loop<1, true, true> : Loop<1, true, false>)
-                    : reads == 2 ? (past ? Loop<2, true, true> : Loop<2, true, false>)
-                                 : (past ? Loop<3, true, true> : Loop<3, true, false>);
+void pass_piece(int reads, bool writes, bool past, const float* a, const float* b, const float* c,
+                float* to, std::size_t n) {
+  if (!writes) return pass_over<1, false, false>(a, b, c, to, n);
+  const auto loop = reads == 1   ? (past ? pass_over<1, true, true> : pass_over<1, true, false>)
+                    : reads == 2 ? (past ? pass_over<2, true, true> : pass_over<2, true, false>)
+                                 : (past ? pass_over<3, true, true> : pass_over<3, true, false>);
   loop(a, b, c, to, n);
 }
 
@@ -62,7 +62,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::bench {
-HWY_EXPORT(Piece);
+HWY_EXPORT(pass_piece);
 
 namespace {
 constexpr std::size_t kHuge = std::size_t{2} << 20;
@@ -92,7 +92,7 @@ void pass(Streams streams, int variant, const Buffer& a, const Buffer& b, const 
   const std::size_t grain = variant % 2 == 0 ? 32768 : halves;
   const bool past = variant < 2;
   pool::parallel_for(n, grain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(Piece)
+    HWY_DYNAMIC_DISPATCH(pass_piece)
     (reads(streams), writes(streams) != 0, past, a.as<float>() + begin, b.as<float>() + begin,
      c.as<float>() + begin, to.as<float>() + begin, end - begin);
   });

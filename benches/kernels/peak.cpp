@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Twelve chains, `rounds` links each: more than two FMA units of latency 4 or 5 can take. Gives the
 // number of operations, and keeps the sum in *sink so that nothing is left out.
-double Chains(size_t rounds, float* sink) {
+double run_chains(size_t rounds, float* sink) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   const V x = hn::Set(d, 0.999f), y = hn::Set(d, 1e-3f);
@@ -54,16 +54,16 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::bench {
-HWY_EXPORT(Chains);
+HWY_EXPORT(run_chains);
 
 namespace {
 
 // GFLOP/s of one thread; the first, untimed, part brings the clock up.
 double one_thread() {
   float sink = 0;
-  HWY_DYNAMIC_DISPATCH(Chains)(50'000, &sink);
+  HWY_DYNAMIC_DISPATCH(run_chains)(50'000, &sink);
   const auto start = std::chrono::steady_clock::now();
-  const double operations = HWY_DYNAMIC_DISPATCH(Chains)(1'000'000, &sink);
+  const double operations = HWY_DYNAMIC_DISPATCH(run_chains)(1'000'000, &sink);
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
   return sink == -1.0f ? 0 : operations / time.count() * 1e-9;
 }

@@ -15,6 +15,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/rotary.hpp"
 #include "hwy/targets.h"
+#include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -302,15 +303,6 @@ TEST(Attention, DropoutIsThatOfTheWholeMatrix) {
 }
 
 // ---- bits ----
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(pool::threads()) { pool::set_threads(count); }
-  ~Threads() { pool::set_threads(before_); }
-
- private:
-  int before_;
-};
 
 template <class T>
 std::vector<T> results_of(Problem<T>& p) {

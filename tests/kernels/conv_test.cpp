@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ebb/base/pool.hpp"
+#include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -240,12 +241,6 @@ Conv2dShape random_winograd_shape(Random& random) {
   s.out_c = 16 + random() % 120;
   return s;
 }
-
-struct Threads {
-  explicit Threads(int n) : before(pool::threads()) { pool::set_threads(n); }
-  ~Threads() { pool::set_threads(before); }
-  int before;
-};
 
 TEST(Conv, ValuesOfRandomShapes) {
   const unsigned long seed = test_seed();

@@ -16,6 +16,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/convert.hpp"
 #include "hwy/targets.h"
+#include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -23,12 +24,6 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 const std::size_t kSizes[] = {0, 1, 7, 8, 9, 31, 32, 33, 1000, 40001, 1000003};
-
-struct Threads {  // sets the number of threads, and sets it back
-  explicit Threads(int n) : before(pool::threads()) { pool::set_threads(n); }
-  ~Threads() { pool::set_threads(before); }
-  int before;
-};
 
 std::vector<float> random_floats(std::uint64_t seed, std::size_t n, float scale = 4) {
   std::mt19937_64 random(seed);

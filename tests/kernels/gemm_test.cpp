@@ -16,6 +16,7 @@
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
 #include "hwy/targets.h"
+#include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -241,15 +242,6 @@ std::uint64_t seed_of(std::uint64_t fallback) {
   const char* text = std::getenv("EBB_TEST_SEED");
   return text ? std::strtoull(text, nullptr, 10) : fallback;
 }
-
-class Threads {
- public:
-  explicit Threads(int count) : before_(pool::threads()) { pool::set_threads(count); }
-  ~Threads() { pool::set_threads(before_); }
-
- private:
-  int before_;
-};
 
 TEST(Gemm, RandomShapesOnEveryTarget) {
   const Threads threads(2);

@@ -13,8 +13,10 @@
 #include <limits>
 #include <type_traits>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 #include "ebb/kernels/gemm_pack-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/math-inl.hpp"
 #include "ebb/kernels/philox-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -29,11 +31,9 @@ using AttentionTag = hn::ScalableTag<T>;
 
 // Columns of a register tile: two vectors.
 template <class T>
-HWY_INLINE size_t PanelColumns() {
-  return 2 * TileLanes<T>();
+HWY_INLINE size_t panel_columns() {
+  return 2 * tile_lanes<T>();
 }
-
-HWY_INLINE size_t RoundedUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 struct KeyRange {
   size_t begin, end;
@@ -41,7 +41,7 @@ struct KeyRange {
 };
 
 // The keys of [first, last) that query i sees, as far as its position tells.
-HWY_INLINE KeyRange KeysOf(const Attention& a, size_t i, size_t first, size_t last) {
+HWY_INLINE KeyRange keys_seen(const Attention& a, size_t i, size_t first, size_t last) {
   if (!a.causal) return {first, last};
   const std::int64_t end = a.offset + static_cast<std::int64_t>(i) + 1;
   const std::int64_t begin = a.window == 0 ? 0 : end - static_cast<std::int64_t>(a.window);
@@ -52,12 +52,13 @@ HWY_INLINE KeyRange KeysOf(const Attention& a, size_t i, size_t first, size_t la
   return {limited(begin), limited(end)};
 }
 // Those that any of queries [i, i_end) sees, and no others but between them.
-HWY_INLINE KeyRange KeysOf(const Attention& a, size_t i, size_t i_end, size_t first, size_t last) {
-  return {KeysOf(a, i, first, last).begin, KeysOf(a, i_end - 1, first, last).end};
+HWY_INLINE KeyRange keys_seen(const Attention& a, size_t i, size_t i_end, size_t first,
+                              size_t last) {
+  return {keys_seen(a, i, first, last).begin, keys_seen(a, i_end - 1, first, last).end};
 }
 
-HWY_INLINE bool Sees(const Attention& a, size_t batch, size_t i, size_t key) {
-  if (KeysOf(a, i, key, key + 1).empty()) return false;
+HWY_INLINE bool sees(const Attention& a, size_t batch, size_t i, size_t key) {
+  if (keys_seen(a, i, key, key + 1).empty()) return false;
   if (a.mask == nullptr) return true;
   return a.mask[(a.mask_by_query ? batch * a.queries + i : batch) * a.keys + key];
 }
@@ -72,7 +73,7 @@ struct BadRows {
 
 // Four rows at a time, so that none waits for another.
 template <class T>
-HWY_INLINE bool AllFinite(const T* from, size_t from_row, size_t rows, size_t size) {
+HWY_INLINE bool all_finite(const T* from, size_t from_row, size_t rows, size_t size) {
   const AttentionTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const auto zero = hn::Zero(d);
@@ -96,13 +97,13 @@ HWY_INLINE bool AllFinite(const T* from, size_t from_row, size_t rows, size_t si
 
 // Looked for only where some pairs are not seen.
 template <class T>
-HWY_INLINE void FindBadRows(const Attention& a, const T* from, size_t from_row, size_t rows,
-                            size_t size, BadRows* bad) {
+HWY_INLINE void find_bad_rows(const Attention& a, const T* from, size_t from_row, size_t rows,
+                              size_t size, BadRows* bad) {
   bad->count = 0;
   if (!a.causal && a.mask == nullptr) return;
-  if (HWY_LIKELY(AllFinite(from, from_row, rows, size))) return;
+  if (HWY_LIKELY(all_finite(from, from_row, rows, size))) return;
   for (size_t r = 0; r < rows; ++r) {
-    if (!AllFinite(from + r * from_row, from_row, 1, size))
+    if (!all_finite(from + r * from_row, from_row, 1, size))
       bad->row[bad->count++] = static_cast<std::uint16_t>(r);
   }
 }
@@ -110,8 +111,8 @@ HWY_INLINE void FindBadRows(const Attention& a, const T* from, size_t from_row, 
 // Rows [begin, end) of a tile in order: whole(first, last) of those between bad rows, single(row) of
 // each bad one.
 template <class Whole, class Single>
-HWY_INLINE void AroundBadRows(const BadRows& bad, size_t begin, size_t end, Whole whole,
-                              Single single) {
+HWY_INLINE void around_bad_rows(const BadRows& bad, size_t begin, size_t end, Whole whole,
+                                Single single) {
   for (size_t b = 0; b < bad.count; ++b) {
     const size_t row = bad.row[b];
     if (row < begin || row >= end) continue;
@@ -124,52 +125,40 @@ HWY_INLINE void AroundBadRows(const BadRows& bad, size_t begin, size_t end, Whol
 
 // 2^y for y <= 0 or a little above; exactly 0 for -inf. (math-inl.hpp: absolute accuracy.)
 template <class T, class D>
-HWY_INLINE hn::Vec<D> WeightOf(D d, hn::Vec<D> y) {
+HWY_INLINE hn::Vec<D> weight_of(D d, hn::Vec<D> y) {
   if constexpr (sizeof(T) == 8) {
-    return PerLane(d, y, [](double v) { return std::exp2(v); });
+    return per_lane(d, y, [](double v) { return std::exp2(v); });
   } else {
-    return detail::Exp2(d, hn::Max(hn::Set(d, -127.0f), y));  // in this order a NaN stays
+    return detail::exp2(d, hn::Max(hn::Set(d, -127.0f), y));  // in this order a NaN stays
   }
 }
 
 // `tiles` tiles of MR rows, one below the other, `across` panels wide: C (+)= A · B. kAlong: A's
 // rows are a_step apart, or else its steps of k are.
 template <int MR, bool kAlong, class T>
-HWY_NOINLINE void TileBlock(size_t tiles, size_t across, size_t kc, const T* a, size_t a_step,
-                            const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
-                            size_t columns, bool from_zero) {
-  const size_t width = PanelColumns<T>();
+HWY_NOINLINE void tile_block(size_t tiles, size_t across, size_t kc, const T* a, size_t a_step,
+                             const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
+                             size_t columns, bool from_zero) {
+  const size_t width = panel_columns<T>();
   for (size_t t = 0; t < tiles; ++t) {
     const std::conditional_t<kAlong, RowsAlong<MR, T>, RowsAcross<T>> rows(a, a_step);
     for (size_t p = 0; p < across; ++p) {
-      TileColumns<MR, 2, T>(kc, rows, b + p * b_panel, b_k, c + p * width, c_row,
-                            columns - p * width, from_zero);
+      tile_columns<MR, 2, T>(kc, rows, b + p * b_panel, b_k, c + p * width, c_row,
+                             columns - p * width, from_zero);
     }
     a += kAlong ? MR * a_step : MR;
     c += MR * c_row;
   }
 }
 
-// `rows` rows in tiles of at most kTileRows, as equal as can be.
-struct RowGroups {
-  size_t count, height, taller;  // so many tiles, the first few of which have a row more
-  explicit RowGroups(size_t rows)
-      : count((rows + kTileRows - 1) / kTileRows), height(rows / count), taller(rows % count) {}
-  size_t begin(size_t group) const { return group * height + HWY_MIN(group, taller); }
-  size_t of(size_t row) const {  // the group it is in
-    const size_t tall = taller * (height + 1);
-    return row < tall ? row / (height + 1) : taller + (row - tall) / height;
-  }
-};
-
 // C (rows × columns) (+)= A · B, rows cut into the groups [g, g_end). A's element (r, k) is
 // a[r * a_step + k] (kAlong) or a[r + k * a_step]; B's row k starts at b + k * b_k, in each of its
 // panels, `b_panel` apart.
 template <bool kAlong, class T>
-HWY_INLINE void Product(const RowGroups& groups, size_t g, size_t g_end, size_t kc, const T* a,
+HWY_INLINE void product(const RowTiles& groups, size_t g, size_t g_end, size_t kc, const T* a,
                         size_t a_step, const T* b, size_t b_k, size_t b_panel, T* c, size_t c_row,
                         size_t columns, bool from_zero) {
-  const size_t across = (columns + PanelColumns<T>() - 1) / PanelColumns<T>();
+  const size_t across = ceil_div(columns, panel_columns<T>());
   while (g < g_end) {
     const bool tall = g < groups.taller;
     const size_t end = tall ? HWY_MIN(g_end, groups.taller) : g_end, row = groups.begin(g);
@@ -177,14 +166,8 @@ HWY_INLINE void Product(const RowGroups& groups, size_t g, size_t g_end, size_t 
       fn(end - g, across, kc, a + (kAlong ? row * a_step : row), a_step, b, b_k, b_panel,
          c + row * c_row, c_row, columns, from_zero);
     };
-    switch (groups.height + tall) {
-      case 1: block(TileBlock<1, kAlong, T>); break;
-      case 2: block(TileBlock<2, kAlong, T>); break;
-      case 3: block(TileBlock<3, kAlong, T>); break;
-      case 4: block(TileBlock<4, kAlong, T>); break;
-      case 5: block(TileBlock<5, kAlong, T>); break;
-      default: block(TileBlock<6, kAlong, T>); break;
-    }
+    static_switch<kTileRows>(groups.height + tall,
+                             [&]<int MR>() EBB_LAMBDA { block(tile_block<MR, kAlong, T>); });
     g = end;
   }
 }
@@ -192,8 +175,8 @@ HWY_INLINE void Product(const RowGroups& groups, size_t g, size_t g_end, size_t 
 // Rows of `size` elements, `from_row` apart, to rows of `to_row`, zeros behind them; kScaled: times
 // a factor.
 template <bool kScaled = false, class T>
-HWY_INLINE void CopyRows(const T* from, size_t from_row, size_t rows, size_t size, T* to,
-                         size_t to_row, T factor = T(1)) {
+HWY_INLINE void copy_rows(const T* from, size_t from_row, size_t rows, size_t size, T* to,
+                          size_t to_row, T factor = T(1)) {
   const AttentionTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const auto by = hn::Set(d, factor);
@@ -209,7 +192,7 @@ HWY_INLINE void CopyRows(const T* from, size_t from_row, size_t rows, size_t siz
 }
 
 template <class T>
-HWY_INLINE void ScaleAll(T* x, size_t count, T factor) {  // a whole number of vectors
+HWY_INLINE void scale_all(T* x, size_t count, T factor) {  // a whole number of vectors
   const AttentionTag<T> d;
   const auto by = hn::Set(d, factor);
   for (size_t i = 0; i < count; i += hn::Lanes(d)) {
@@ -220,15 +203,15 @@ HWY_INLINE void ScaleAll(T* x, size_t count, T factor) {  // a whole number of v
 // What keys are multiplied by before they meet queries, so that scores are exponents of 2. Both ways
 // do it to the keys: the scores come out with the same bits.
 template <class T>
-HWY_INLINE T ScoreScale(const Attention& a) {
+HWY_INLINE T score_scale(const Attention& a) {
   return static_cast<T>(a.scale * 1.44269504088896340736);
 }
 
 // Weights' factors under dropout: 0 or 1 / (1 - rate), for `count` keys from `key` on of one row of
 // (batch, heads, queries, keys), written `step` apart.
 template <class T>
-HWY_NOINLINE void DropoutFactors(const Attention& a, size_t row, size_t key, size_t count, T* to,
-                                 size_t step) {
+HWY_NOINLINE void dropout_factors(const Attention& a, size_t row, size_t key, size_t count, T* to,
+                                  size_t step) {
   const T kept = static_cast<T>(1.0 / (1.0 - a.dropout));
   const auto threshold = static_cast<std::uint32_t>(a.dropout * 65536 + 0.5);
   Draws draws = a.draws;
@@ -242,7 +225,7 @@ HWY_NOINLINE void DropoutFactors(const Attention& a, size_t row, size_t key, siz
       to[(h - odd) * step] = halves[h - 2 * at] >= threshold ? kept : T(0);
     }
   };
-  each_words(draws, (odd + count + 1) / 2, body);
+  each_words(draws, ceil_div(odd + count, 2), body);
 }
 
 }  // namespace ebb::kernels::HWY_NAMESPACE

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -47,8 +48,8 @@ struct BackwardScratch {
 
   BackwardScratch(T* at, size_t size) {
     const T* begin = at;
-    const auto take = [&](size_t n) { return std::exchange(at, at + RoundedUp(n, 16)); };
-    const size_t padded = RoundedUp(size, kWidestPanel);
+    const auto take = [&](size_t n) { return std::exchange(at, at + round_up(n, 16)); };
+    const size_t padded = round_up(size, kWidestPanel);
     turned_keys = take(kKeys * size);
     turned_values = take(kKeys * size);
     keys = take(kKeys * padded);
@@ -64,7 +65,7 @@ struct BackwardScratch {
 };
 
 // At least one: it makes dq zero.
-size_t KeyTiles(const Attention& a) { return a.keys == 0 ? 1 : (a.keys + kKeys - 1) / kKeys; }
+size_t key_tiles_of(const Attention& a) { return a.keys == 0 ? 1 : ceil_div(a.keys, kKeys); }
 
 template <class T>
 struct Backward {
@@ -76,8 +77,8 @@ struct Backward {
   T* scratch;
   size_t scratch_elements;  // of each thread
 
-  size_t query_tiles() const { return (a.queries + kQueries - 1) / kQueries; }
-  size_t key_tiles() const { return KeyTiles(a); }
+  size_t query_tiles() const { return ceil_div(a.queries, kQueries); }
+  size_t key_tiles() const { return key_tiles_of(a); }
   size_t row(size_t batch, size_t head) const { return (batch * a.heads + head) * a.queries; }
 };
 
@@ -93,7 +94,7 @@ struct Pair {
 };
 
 // Waits for a task that began earlier.
-HWY_INLINE void Await(const Pair& p) {
+HWY_INLINE void await(const Pair& p) {
   if (p.before == nullptr) return;
   const std::atomic_ref<std::uint32_t> at(*p.before);
   for (int spin = 0; at.load(std::memory_order_acquire) < p.step; ++spin) {
@@ -108,14 +109,14 @@ HWY_INLINE void Await(const Pair& p) {
 // ---- what is computed once for several pairs ----
 
 template <class T>
-HWY_NOINLINE void Dots(const Backward<T>& b, size_t begin, size_t end) {
+HWY_NOINLINE void compute_dots(const Backward<T>& b, size_t begin, size_t end) {
   const Attention& a = b.a;
   for (size_t position = begin; position < end; ++position) {  // of (batch, queries)
     const size_t batch = position / a.queries, i = position % a.queries;
     for (size_t head = 0; head < a.heads; ++head) {
       const size_t at = (position * a.heads + head) * a.size;
       const T *x = b.out + at, *y = b.dout + at;
-      const T dot = row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_ROW_LAMBDA {
+      const T dot = row_sum<T>(a.size, [&](auto sum, size_t c, auto amount) EBB_LAMBDA {
         return hn::MulAdd(load(x + c, amount), load(y + c, amount), sum);
       });
       const size_t row = b.row(batch, head) + i;
@@ -125,35 +126,35 @@ HWY_NOINLINE void Dots(const Backward<T>& b, size_t begin, size_t end) {
 }
 
 template <class T>
-void LoadKeys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv, size_t k0,
-              size_t m, BadRows* bad) {
+void load_keys(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t kv,
+               size_t k0, size_t m, BadRows* bad) {
   const Attention& a = b.a;
-  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const T* k = b.k + (batch * a.keys + k0) * a.k_row + kv * a.size;
   const T* v = b.v + (batch * a.keys + k0) * a.v_row + kv * a.size;
-  CopyRows(k, a.k_row, m, a.size, s.keys, padded);
-  FindBadRows(a, k, a.k_row, m, a.size, bad);
+  copy_rows(k, a.k_row, m, a.size, s.keys, padded);
+  find_bad_rows(a, k, a.k_row, m, a.size, bad);
   for (size_t c = 0; c < m; c += width) {
     const size_t n = std::min(width, m - c);
-    PackTurned<T, T>(s.keys + c * padded, padded, n, a.size, s.turned_keys + c * a.size, width);
-    PackTurned<T, T>(v + c * a.v_row, a.v_row, n, a.size, s.turned_values + c * a.size, width);
+    pack_turned<T, T>(s.keys + c * padded, padded, n, a.size, s.turned_keys + c * a.size, width);
+    pack_turned<T, T>(v + c * a.v_row, a.v_row, n, a.size, s.turned_values + c * a.size, width);
   }
-  const size_t turned = RoundedUp(m, width) * a.size;
-  ScaleAll(s.turned_keys, turned, ScoreScale<T>(a));
-  ScaleAll(s.turned_values, turned, static_cast<T>(a.scale));
+  const size_t turned = round_up(m, width) * a.size;
+  scale_all(s.turned_keys, turned, score_scale<T>(a));
+  scale_all(s.turned_values, turned, static_cast<T>(a.scale));
 }
 
 template <class T>
-void LoadQueries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p) {
+void load_queries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p) {
   const Attention& a = b.a;
-  const size_t padded = RoundedUp(a.size, PanelColumns<T>()), out_row = a.heads * a.size;
+  const size_t padded = round_up(a.size, panel_columns<T>()), out_row = a.heads * a.size;
   const size_t position = p.batch * a.queries + p.i;
-  CopyRows(b.q + position * a.q_row + p.head * a.size, a.q_row, p.n, a.size, s.q, padded);
+  copy_rows(b.q + position * a.q_row + p.head * a.size, a.q_row, p.n, a.size, s.q, padded);
   const T* dout = b.dout + position * out_row + p.head * a.size;
   const T* levels = b.levels + 2 * (b.row(p.batch, p.head) + p.i);
   for (size_t r = 0; r < p.n; ++r, dout += out_row) {
     const T inverse = levels[2 * r + 1];
-    CopyRows<true>(dout, out_row, 1, a.size, s.dout + r * padded, padded, inverse);
+    copy_rows<true>(dout, out_row, 1, a.size, s.dout + r * padded, padded, inverse);
     if (inverse != 0) continue;  // that of a query that sees nothing is not looked at
     std::fill_n(s.q + r * padded, a.size, T(0));
     std::fill_n(s.dout + r * padded, a.size, T(0));
@@ -163,7 +164,7 @@ void LoadQueries(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& 
 // Asks for rows of `size` elements that will be copied soon: they lie apart, so the machine does not
 // foresee them.
 template <class T>
-HWY_INLINE void FetchRows(const T* from, size_t row, size_t rows, size_t size) {
+HWY_INLINE void fetch_rows(const T* from, size_t row, size_t rows, size_t size) {
   for (size_t r = 0; r < rows; ++r, from += row) {
     for (size_t i = 0; i < size; i += 64 / sizeof(T)) __builtin_prefetch(from + i, 0, 2);
   }
@@ -171,14 +172,14 @@ HWY_INLINE void FetchRows(const T* from, size_t row, size_t rows, size_t size) {
 
 // Asks for a share of the queries that come next, while one panel of several is under way.
 template <class T>
-HWY_INLINE void FetchQueries(const Backward<T>& b, const Pair& p, size_t panel, size_t panels) {
+HWY_INLINE void fetch_queries(const Backward<T>& b, const Pair& p, size_t panel, size_t panels) {
   const Attention& a = b.a;
   const size_t begin = panel * p.coming / panels, rows = (panel + 1) * p.coming / panels - begin;
   const size_t position = p.batch * a.queries + p.i + p.n + begin, out_row = a.heads * a.size;
   const size_t column = p.head * a.size;
-  FetchRows(b.q + position * a.q_row + column, a.q_row, rows, a.size);
-  FetchRows(b.dq + position * a.q_row + column, a.q_row, rows, a.size);
-  FetchRows(b.dout + position * out_row + column, out_row, rows, a.size);
+  fetch_rows(b.q + position * a.q_row + column, a.q_row, rows, a.size);
+  fetch_rows(b.dq + position * a.q_row + column, a.q_row, rows, a.size);
+  fetch_rows(b.dout + position * out_row + column, out_row, rows, a.size);
 }
 
 // ---- one panel of keys ----
@@ -186,16 +187,16 @@ HWY_INLINE void FetchQueries(const Backward<T>& b, const Pair& p, size_t panel, 
 // Weights and slopes that do not count become 0, whatever they were computed from. Keys [c, c +
 // width) of the pair, its queries [r, r_end).
 template <class T>
-HWY_NOINLINE void HideWeights(const Attention& a, const Pair& p, size_t c, size_t r, size_t r_end,
-                              T* weights, T* slopes) {
-  const size_t width = PanelColumns<T>();
+HWY_NOINLINE void hide_weights(const Attention& a, const Pair& p, size_t c, size_t r, size_t r_end,
+                               T* weights, T* slopes) {
+  const size_t width = panel_columns<T>();
   const size_t first = p.k + c, last = std::min(first + width, p.k + p.m);
   for (; r < r_end; ++r) {
     T *weight = weights + r * width - first, *slope = slopes + r * kSlopesRow - first;  // of key 0
     const auto hide = [&](size_t begin, size_t end) {
       for (size_t j = begin; j < end; ++j) weight[j] = slope[j] = 0;
     };
-    const KeyRange own = KeysOf(a, p.i + r, first, last);
+    const KeyRange own = keys_seen(a, p.i + r, first, last);
     hide(first, own.begin);
     hide(own.end, last);
     if (a.mask == nullptr) {
@@ -215,7 +216,7 @@ HWY_NOINLINE void HideWeights(const Attention& a, const Pair& p, size_t c, size_
 // already. With dropout, factors turn the weights into those that were used, and their gradients
 // back.
 template <bool kDropout, class T>
-HWY_NOINLINE void Weigh(const T* levels, const T* dots, size_t r, size_t r_end,
+HWY_NOINLINE void weigh(const T* levels, const T* dots, size_t r, size_t r_end,
                         T* HWY_RESTRICT weights, T* HWY_RESTRICT slopes,
                         const T* HWY_RESTRICT factors) {
   const AttentionTag<T> d;
@@ -224,7 +225,7 @@ HWY_NOINLINE void Weigh(const T* levels, const T* dots, size_t r, size_t r_end,
     const auto top = hn::Set(d, levels[2 * r]), dot = hn::Set(d, dots[r]);
     for (size_t v = 0; v < 2; ++v) {
       T *w = weights + r * width + v * lanes, *s = slopes + r * kSlopesRow + v * lanes;
-      const auto weight = WeightOf<T>(d, hn::Sub(hn::LoadU(d, w), top));
+      const auto weight = weight_of<T>(d, hn::Sub(hn::LoadU(d, w), top));
       auto slope = hn::LoadU(d, s);
       auto used = weight;
       if constexpr (kDropout) {
@@ -239,14 +240,14 @@ HWY_NOINLINE void Weigh(const T* levels, const T* dots, size_t r, size_t r_end,
 }
 
 // The groups of queries of which some sees some of keys [first, last): between the first and last.
-HWY_INLINE void GroupsThatSee(const Attention& a, const Pair& p, const RowGroups& groups,
-                              size_t first, size_t last, size_t* g, size_t* g_end) {
+HWY_INLINE void groups_that_see(const Attention& a, const Pair& p, const RowTiles& groups,
+                                size_t first, size_t last, size_t* g, size_t* g_end) {
   *g = 0;
   *g_end = groups.count;
   if (!a.causal) return;
   const auto sees = [&](size_t group) {
     const size_t i = p.i + groups.begin(group), i_end = p.i + groups.begin(group + 1);
-    return !KeysOf(a, i, i_end, first, last).empty();
+    return !keys_seen(a, i, i_end, first, last).empty();
   };
   while (*g < *g_end && !sees(*g)) ++*g;
   while (*g < *g_end && !sees(*g_end - 1)) --*g_end;
@@ -255,39 +256,39 @@ HWY_INLINE void GroupsThatSee(const Attention& a, const Pair& p, const RowGroups
 // The weights of keys [c, c + width) of the pair and the slopes of their scores; adds to dk and dv
 // where those are wanted.
 template <class T>
-void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
-              const RowGroups& groups, size_t c, bool keys_wanted) {
+void add_panel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
+               const RowTiles& groups, size_t c, bool keys_wanted) {
   const Attention& a = b.a;
-  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t m = std::min(width, p.m - c);
   size_t g, g_end;
-  GroupsThatSee(a, p, groups, p.k + c, p.k + c + m, &g, &g_end);
+  groups_that_see(a, p, groups, p.k + c, p.k + c + m, &g, &g_end);
   if (g == g_end) return;
   const size_t r = groups.begin(g), r_end = groups.begin(g_end);
   T* slopes = s.slopes + c;
-  Product<true>(groups, g, g_end, a.size, s.q, padded, s.turned_keys + c * a.size, width, 0,
+  product<true>(groups, g, g_end, a.size, s.q, padded, s.turned_keys + c * a.size, width, 0,
                 s.weights, width, width, true);
-  Product<true>(groups, g, g_end, a.size, s.dout, padded, s.turned_values + c * a.size, width, 0,
+  product<true>(groups, g, g_end, a.size, s.dout, padded, s.turned_values + c * a.size, width, 0,
                 slopes, kSlopesRow, width, true);
   const size_t row = b.row(p.batch, p.head) + p.i;
   const T *levels = b.levels + 2 * row, *dots = b.dots + row;
   if (a.dropout > 0) {
     for (size_t i = r; i < r_end; ++i) {
-      DropoutFactors(a, row + i, p.k + c, m, s.factors + i * width, 1);
+      dropout_factors(a, row + i, p.k + c, m, s.factors + i * width, 1);
     }
-    Weigh<true>(levels, dots, r, r_end, s.weights, slopes, s.factors);
+    weigh<true>(levels, dots, r, r_end, s.weights, slopes, s.factors);
   } else {
-    Weigh<false>(levels, dots, r, r_end, s.weights, slopes, s.factors);
+    weigh<false>(levels, dots, r, r_end, s.weights, slopes, s.factors);
   }
-  const KeyRange low = KeysOf(a, p.i + r, p.k + c, p.k + c + m);
-  const KeyRange high = KeysOf(a, p.i + r_end - 1, p.k + c, p.k + c + m);
+  const KeyRange low = keys_seen(a, p.i + r, p.k + c, p.k + c + m);
+  const KeyRange high = keys_seen(a, p.i + r_end - 1, p.k + c, p.k + c + m);
   if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
-    HideWeights(a, p, c, r, r_end, s.weights, slopes);
+    hide_weights(a, p, c, r, r_end, s.weights, slopes);
   if (!keys_wanted) return;
-  const RowGroups by_key(m);
-  Product<false>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, width,
+  const RowTiles by_key(m);
+  product<false>(by_key, 0, by_key.count, r_end - r, s.weights + r * width, width,
                  s.dout + r * padded, padded, width, s.dv + c * padded, padded, padded, false);
-  Product<false>(by_key, 0, by_key.count, r_end - r, slopes + r * kSlopesRow, kSlopesRow,
+  product<false>(by_key, 0, by_key.count, r_end - r, slopes + r * kSlopesRow, kSlopesRow,
                  s.q + r * padded, padded, width, s.dk + c * padded, padded, padded, false);
 }
 
@@ -295,49 +296,49 @@ void AddPanel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
 
 // One key, which is not finite, to dq of the queries of [r, r_end) that see it.
 template <class T>
-HWY_NOINLINE void AddKey(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
-                         size_t row, size_t r, size_t r_end, T* dq) {
+HWY_NOINLINE void add_key(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
+                          size_t row, size_t r, size_t r_end, T* dq) {
   const Attention& a = b.a;
-  const T* key = s.keys + row * RoundedUp(a.size, PanelColumns<T>());
+  const T* key = s.keys + row * round_up(a.size, panel_columns<T>());
   for (; r < r_end; ++r) {
-    if (!Sees(a, p.batch, p.i + r, p.k + row)) continue;
+    if (!sees(a, p.batch, p.i + r, p.k + row)) continue;
     const T slope = s.slopes[r * kSlopesRow + row];
     for (size_t i = 0; i < a.size; ++i) dq[r * a.q_row + i] += slope * key[i];
   }
 }
 
 template <class T>
-void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, const BadRows& bad,
-             bool queries_wanted, bool keys_wanted) {
+void add_pair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, const BadRows& bad,
+              bool queries_wanted, bool keys_wanted) {
   const Attention& a = b.a;
-  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
-  const RowGroups groups(p.n);
-  const size_t panels = (p.m + width - 1) / width;
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
+  const RowTiles groups(p.n);
+  const size_t panels = ceil_div(p.m, width);
   for (size_t c = 0; c < panels; ++c) {
-    FetchQueries(b, p, c, panels);
-    AddPanel(b, s, p, groups, c * width, keys_wanted);
+    fetch_queries(b, p, c, panels);
+    add_panel(b, s, p, groups, c * width, keys_wanted);
   }
   if (!queries_wanted) return;
-  Await(p);
+  await(p);
   T* dq = b.dq + (p.batch * a.queries + p.i) * a.q_row + p.head * a.size;
   size_t g = 0;
   while (g < groups.count) {  // groups that see the same keys go together
     const auto keys_of = [&](size_t group) {
-      return KeysOf(a, p.i + groups.begin(group), p.i + groups.begin(group + 1), p.k, p.k + p.m);
+      return keys_seen(a, p.i + groups.begin(group), p.i + groups.begin(group + 1), p.k, p.k + p.m);
     };
     const KeyRange keys = keys_of(g);
     size_t end = g + 1;
     while (end < groups.count && keys_of(end).begin == keys.begin && keys_of(end).end == keys.end)
       ++end;
     if (!keys.empty()) {
-      AroundBadRows(
+      around_bad_rows(
           bad, keys.begin - p.k, keys.end - p.k,
           [&](size_t first, size_t last) HWY_ATTR {
-            Product<true>(groups, g, end, last - first, s.slopes + first, kSlopesRow,
+            product<true>(groups, g, end, last - first, s.slopes + first, kSlopesRow,
                           s.keys + first * padded, padded, width, dq, a.q_row, a.size, false);
           },
           [&](size_t row) HWY_ATTR {
-            AddKey(b, s, p, row, groups.begin(g), groups.begin(end), dq);
+            add_key(b, s, p, row, groups.begin(g), groups.begin(end), dq);
           });
     }
     g = end;
@@ -345,7 +346,7 @@ void AddPair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, c
 }
 
 template <class T>
-void ZeroQueries(const Backward<T>& b, size_t batch, size_t head, size_t i, size_t i_end) {
+void zero_queries(const Backward<T>& b, size_t batch, size_t head, size_t i, size_t i_end) {
   const Attention& a = b.a;
   for (; i < i_end; ++i) {
     std::fill_n(b.dq + (batch * a.queries + i) * a.q_row + head * a.size, a.size, T(0));
@@ -355,16 +356,16 @@ void ZeroQueries(const Backward<T>& b, size_t batch, size_t head, size_t i, size
 // dk and dv of one tile of keys, and what it adds to dq of all queries that see it. Tiles of one key
 // head are begun in order, by any thread; the first makes dq zero.
 template <class T>
-void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, size_t tile,
-             bool queries_wanted) {
+void key_tile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, size_t tile,
+              bool queries_wanted) {
   const Attention& a = b.a;
   const size_t batch = unit / a.kv_heads, kv = unit % a.kv_heads, group = a.heads / a.kv_heads;
   const size_t k0 = tile * kKeys, m = std::min(kKeys, a.keys - k0);
-  const size_t padded = RoundedUp(a.size, PanelColumns<T>());
+  const size_t padded = round_up(a.size, panel_columns<T>());
   std::uint32_t* done = b.done + unit * b.key_tiles() + tile;
   std::uint32_t step = 0;
   BadRows bad;
-  LoadKeys(b, s, batch, kv, k0, m, &bad);
+  load_keys(b, s, batch, kv, k0, m, &bad);
   std::fill_n(s.dk, m * padded, T(0));
   std::fill_n(s.dv, m * padded, T(0));
   for (size_t head = kv * group; head < (kv + 1) * group; ++head) {
@@ -372,12 +373,12 @@ void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, siz
       const size_t n = std::min(kQueries, a.queries - i);
       const Pair p{batch, head, i, n, k0, m, std::min(kQueries, a.queries - i - n),
                    queries_wanted && tile > 0 ? done - 1 : nullptr, ++step};
-      if (queries_wanted && tile == 0) ZeroQueries(b, batch, head, i, i + n);
-      if (KeysOf(a, i, i + n, k0, k0 + m).empty()) {
-        Await(p);
+      if (queries_wanted && tile == 0) zero_queries(b, batch, head, i, i + n);
+      if (keys_seen(a, i, i + n, k0, k0 + m).empty()) {
+        await(p);
       } else {
-        LoadQueries(b, s, p);
-        AddPair(b, s, p, bad, queries_wanted, true);
+        load_queries(b, s, p);
+        add_pair(b, s, p, bad, queries_wanted, true);
       }
       if (queries_wanted)
         std::atomic_ref<std::uint32_t>(*done).store(step, std::memory_order_release);
@@ -391,46 +392,46 @@ void KeyTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, siz
 }
 
 template <class T>
-void QueryTile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t head,
-               size_t tile) {
+void query_tile(const Backward<T>& b, const BackwardScratch<T>& s, size_t batch, size_t head,
+                size_t tile) {
   const Attention& a = b.a;
   const size_t i = tile * kQueries, n = std::min(kQueries, a.queries - i);
   const size_t kv = head / (a.heads / a.kv_heads);
-  ZeroQueries(b, batch, head, i, i + n);
-  LoadQueries(b, s, Pair{batch, head, i, n, 0, 0});
+  zero_queries(b, batch, head, i, i + n);
+  load_queries(b, s, Pair{batch, head, i, n, 0, 0});
   BadRows bad;
-  const KeyRange seen = KeysOf(a, i, i + n, 0, a.keys);
+  const KeyRange seen = keys_seen(a, i, i + n, 0, a.keys);
   for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
     const size_t m = std::min(kKeys, a.keys - k0);
-    LoadKeys(b, s, batch, kv, k0, m, &bad);
-    AddPair(b, s, Pair{batch, head, i, n, k0, m}, bad, true, false);
+    load_keys(b, s, batch, kv, k0, m, &bad);
+    add_pair(b, s, Pair{batch, head, i, n, k0, m}, bad, true, false);
   }
 }
 
 // One pass is 5 products on tiles of keys, of which few may be under way at a time; two passes are 7,
 // on any number of threads.
 template <class T>
-bool OnePass(const Backward<T>& b, size_t threads) {
+bool one_pass(const Backward<T>& b, size_t threads) {
   const size_t units = b.a.batch * b.a.kv_heads, tiles = b.key_tiles();
-  if ((units + threads - 1) / threads * threads * 5 <= units * 7) return true;
+  if (round_up(units, threads) * 5 <= units * 7) return true;
   const size_t steps = b.query_tiles() * (b.a.heads / b.a.kv_heads);  // of one tile, at most
   const size_t work = units * tiles * steps / (b.a.causal ? 2 : 1);
   return (steps + tiles) * threads * 6 <= work * 7;
 }
 
 template <class T>
-void RunBackward(const Backward<T>& b) {
+void run_backward(const Backward<T>& b) {
   const Attention& a = b.a;
   const auto own = [&] {
     const auto thread = static_cast<size_t>(pool::thread_index());
     return BackwardScratch<T>(b.scratch + thread * b.scratch_elements, a.size);
   };
   pool::parallel_for(a.batch * a.queries, 1 + 32768 / (a.heads * a.size + 1),
-                     [&](size_t begin, size_t end) { Dots(b, begin, end); });
+                     [&](size_t begin, size_t end) { compute_dots(b, begin, end); });
   const size_t units = a.batch * a.kv_heads, key_tiles = b.key_tiles();
   const size_t query_tiles = b.query_tiles(), key_tasks = units * key_tiles;
   const size_t threads = static_cast<size_t>(pool::threads());
-  if (OnePass(b, threads)) {
+  if (one_pass(b, threads)) {
     std::fill_n(b.done, key_tasks, 0u);
     pool::parallel_for(key_tasks, 1, [&](size_t begin, size_t end) {
       const BackwardScratch<T> s = own();
@@ -438,7 +439,7 @@ void RunBackward(const Backward<T>& b) {
         // As many units side by side as there are threads: what a tile waits for is then long done.
         const size_t first = task / (threads * key_tiles) * threads;
         const size_t beside = std::min(threads, units - first), at = task - first * key_tiles;
-        KeyTile(b, s, first + at % beside, at / beside, true);
+        key_tile(b, s, first + at % beside, at / beside, true);
       }
     });
     return;
@@ -448,46 +449,46 @@ void RunBackward(const Backward<T>& b) {
         const BackwardScratch<T> s = own();
         for (size_t task = begin; task < end; ++task) {
           if (task < key_tasks) {
-            KeyTile(b, s, task / key_tiles, task % key_tiles, false);
+            key_tile(b, s, task / key_tiles, task % key_tiles, false);
           } else {
             const size_t at = task - key_tasks, unit = at / query_tiles;
-            QueryTile(b, s, unit / a.heads, unit % a.heads, query_tiles - 1 - at % query_tiles);
+            query_tile(b, s, unit / a.heads, unit % a.heads, query_tiles - 1 - at % query_tiles);
           }
         }
       });
 }
 
 template <class T>
-size_t DotElements(const Attention& a) {
-  return RoundedUp(a.batch * a.heads * a.queries, 16);
+size_t dot_elements(const Attention& a) {
+  return round_up(a.batch * a.heads * a.queries, 16);
 }
 
 template <class T>
-size_t DoneElements(const Attention& a) {
-  return RoundedUp(a.batch * a.kv_heads * KeyTiles(a), 16);
+size_t done_elements(const Attention& a) {
+  return round_up(a.batch * a.kv_heads * key_tiles_of(a), 16);
 }
 
 template <class T>
-void BackwardOf(const Attention& a, const T* q, const T* k, const T* v, const T* out, const T* levels,
-                const T* dout, T* dq, T* dk, T* dv, std::byte* scratch) {
-  T *dots = reinterpret_cast<T*>(scratch), *done = dots + DotElements<T>(a);
-  RunBackward(Backward<T>{a, q, k, v, out, levels, dout, dq, dk, dv, dots,
-                          reinterpret_cast<std::uint32_t*>(done), done + DoneElements<T>(a),
-                          BackwardScratch<T>(nullptr, a.size).elements});
+void backward_of(const Attention& a, const T* q, const T* k, const T* v, const T* out,
+                 const T* levels, const T* dout, T* dq, T* dk, T* dv, std::byte* scratch) {
+  T *dots = reinterpret_cast<T*>(scratch), *done = dots + dot_elements<T>(a);
+  run_backward(Backward<T>{a, q, k, v, out, levels, dout, dq, dk, dv, dots,
+                           reinterpret_cast<std::uint32_t*>(done), done + done_elements<T>(a),
+                           BackwardScratch<T>(nullptr, a.size).elements});
 }
 
-void BackwardF32(const Attention& a, const float* q, const float* k, const float* v,
-                 const float* out, const float* levels, const float* dout, float* dq, float* dk,
-                 float* dv, std::byte* scratch) {
-  BackwardOf(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
+void backward_f32(const Attention& a, const float* q, const float* k, const float* v,
+                  const float* out, const float* levels, const float* dout, float* dq, float* dk,
+                  float* dv, std::byte* scratch) {
+  backward_of(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
 }
-void BackwardF64(const Attention& a, const double* q, const double* k, const double* v,
-                 const double* out, const double* levels, const double* dout, double* dq, double* dk,
-                 double* dv, std::byte* scratch) {
-  BackwardOf(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
+void backward_f64(const Attention& a, const double* q, const double* k, const double* v,
+                  const double* out, const double* levels, const double* dout, double* dq,
+                  double* dk, double* dv, std::byte* scratch) {
+  backward_of(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
 }
-size_t BackwardElements(const Attention& a, size_t threads) {
-  return DotElements<float>(a) + DoneElements<float>(a) +
+size_t backward_elements(const Attention& a, size_t threads) {
+  return dot_elements<float>(a) + done_elements<float>(a) +
          BackwardScratch<float>(nullptr, a.size).elements * threads;
 }
 
@@ -499,15 +500,15 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-HWY_EXPORT(BackwardF32);
-HWY_EXPORT(BackwardF64);
-HWY_EXPORT(BackwardElements);
+HWY_EXPORT(backward_f32);
+HWY_EXPORT(backward_f64);
+HWY_EXPORT(backward_elements);
 
 }  // namespace
 
 template <class T>
 std::size_t attention_backward_scratch(const Attention& a) {
-  return sizeof(T) * HWY_DYNAMIC_DISPATCH(BackwardElements)(
+  return sizeof(T) * HWY_DYNAMIC_DISPATCH(backward_elements)(
                          a, static_cast<std::size_t>(pool::threads()));
 }
 template std::size_t attention_backward_scratch<float>(const Attention&);
@@ -517,13 +518,13 @@ template <>
 void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
                         const float* out, const float* levels, const float* dout, float* dq, float* dk,
                         float* dv, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(BackwardF32)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
+  HWY_DYNAMIC_DISPATCH(backward_f32)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
 }
 template <>
 void attention_backward(const Attention& a, const double* q, const double* k, const double* v,
                         const double* out, const double* levels, const double* dout, double* dq,
                         double* dk, double* dv, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(BackwardF64)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
+  HWY_DYNAMIC_DISPATCH(backward_f64)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
 }
 
 }  // namespace ebb::kernels

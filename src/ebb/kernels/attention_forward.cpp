@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,6 +14,7 @@
 #include "hwy/highway.h"
 
 #include "ebb/kernels/attention-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
@@ -24,7 +26,7 @@ constexpr size_t kTasks = 8;         // for each thread, or tasks stay as small 
 constexpr size_t kWidestPanel = 32;  // of any target
 
 // Queries of a task at most: they and their sums stay in L2.
-constexpr size_t MostQueries(size_t size) { return size <= 64 ? 2 * kQueries : kQueries; }
+constexpr size_t most_queries(size_t size) { return size <= 64 ? 2 * kQueries : kQueries; }
 
 // What a thread works with, by element. Sizes hold for every target.
 template <class T>
@@ -41,8 +43,8 @@ struct ForwardScratch {
 
   ForwardScratch(T* at, size_t size) {
     const T* begin = at;
-    const auto take = [&](size_t n) { return std::exchange(at, at + RoundedUp(n, 16)); };
-    const size_t padded = RoundedUp(size, kWidestPanel), queries = MostQueries(size);
+    const auto take = [&](size_t n) { return std::exchange(at, at + round_up(n, 16)); };
+    const size_t padded = round_up(size, kWidestPanel), queries = most_queries(size);
     turned = take(queries * size);
     keys = take(kKeys * size);
     values = take(kKeys * padded);
@@ -64,7 +66,7 @@ struct Forward {
   size_t scratch_elements;  // of each thread
   size_t queries;           // of a task
 
-  size_t tiles() const { return (a.queries + queries - 1) / queries; }
+  size_t tiles() const { return ceil_div(a.queries, queries); }
   size_t tasks() const { return a.batch * a.heads * tiles(); }
 };
 
@@ -79,12 +81,12 @@ struct Panel {
 
 // Scores that do not count become -inf.
 template <class T>
-HWY_NOINLINE void HideScores(const Attention& a, const Panel<T>& p, T* scores) {
-  const size_t width = PanelColumns<T>();
+HWY_NOINLINE void hide_scores(const Attention& a, const Panel<T>& p, T* scores) {
+  const size_t width = panel_columns<T>();
   const T hidden = -std::numeric_limits<T>::infinity();
   const size_t rows = p.keys.end - p.keys.begin;
   for (size_t c = 0; c < p.n; ++c) {
-    const KeyRange own = KeysOf(a, p.i + c, p.keys.begin, p.keys.end);
+    const KeyRange own = keys_seen(a, p.i + c, p.keys.begin, p.keys.end);
     const size_t begin = own.begin - p.keys.begin, end = own.end - p.keys.begin;
     for (size_t r = 0; r < begin; ++r) scores[r * width + c] = hidden;
     for (size_t r = end; r < rows; ++r) scores[r * width + c] = hidden;
@@ -102,7 +104,7 @@ HWY_NOINLINE void HideScores(const Attention& a, const Panel<T>& p, T* scores) {
 // Scores to weights, in place, going on from the maximum and the sum so far; gives in `factor` what
 // the sums so far are to be multiplied by, and whether that is anything but 1.
 template <class T>
-HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T* top, T* sum, T* factor) {
+HWY_NOINLINE bool weigh(T* HWY_RESTRICT weights, size_t rows, T* top, T* sum, T* factor) {
   const AttentionTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d), width = 2 * lanes;
@@ -120,13 +122,13 @@ HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T* top, T* sum, T*
   // Where no key has been seen, any finite number does: all weights are 0.
   const V from0 = hn::IfThenZeroElse(hn::Eq(most0, lowest), most0);
   const V from1 = hn::IfThenZeroElse(hn::Eq(most1, lowest), most1);
-  const V factor0 = WeightOf<T>(d, hn::Sub(old0, from0));
-  const V factor1 = WeightOf<T>(d, hn::Sub(old1, from1));
+  const V factor0 = weight_of<T>(d, hn::Sub(old0, from0));
+  const V factor1 = weight_of<T>(d, hn::Sub(old1, from1));
   V sum0 = hn::Mul(hn::LoadU(d, sum), factor0), sum1 = hn::Mul(hn::LoadU(d, sum + lanes), factor1);
   for (size_t r = 0; r < rows; ++r) {
     T* at = weights + r * width;
-    const V w0 = WeightOf<T>(d, hn::Sub(hn::LoadU(d, at), from0));
-    const V w1 = WeightOf<T>(d, hn::Sub(hn::LoadU(d, at + lanes), from1));
+    const V w0 = weight_of<T>(d, hn::Sub(hn::LoadU(d, at), from0));
+    const V w1 = weight_of<T>(d, hn::Sub(hn::LoadU(d, at + lanes), from1));
     sum0 = hn::Add(sum0, w0);
     sum1 = hn::Add(sum1, w1);
     hn::StoreU(w0, d, at);
@@ -141,7 +143,7 @@ HWY_NOINLINE bool Weigh(T* HWY_RESTRICT weights, size_t rows, T* top, T* sum, T*
 }
 
 template <class T>
-HWY_NOINLINE void ScaleRows(T* rows, size_t count, size_t padded, const T* factors) {
+HWY_NOINLINE void scale_rows(T* rows, size_t count, size_t padded, const T* factors) {
   const AttentionTag<T> d;
   for (size_t r = 0; r < count; ++r, rows += padded) {
     const auto factor = hn::Set(d, factors[r]);
@@ -152,12 +154,12 @@ HWY_NOINLINE void ScaleRows(T* rows, size_t count, size_t padded, const T* facto
 }
 
 template <class T>
-HWY_NOINLINE void DropWeights(const Attention& a, const Panel<T>& p, T* weights, T* factors) {
+HWY_NOINLINE void drop_weights(const Attention& a, const Panel<T>& p, T* weights, T* factors) {
   const AttentionTag<T> d;
-  const size_t width = PanelColumns<T>(), rows = p.keys.end - p.keys.begin;
+  const size_t width = panel_columns<T>(), rows = p.keys.end - p.keys.begin;
   for (size_t c = 0; c < p.n; ++c) {
     const size_t row = (p.batch * a.heads + p.head) * a.queries + p.i + c;
-    DropoutFactors(a, row, p.keys.begin, rows, factors + c, width);
+    dropout_factors(a, row, p.keys.begin, rows, factors + c, width);
   }
   for (size_t i = 0; i < rows * width; i += hn::Lanes(d)) {
     const auto kept = hn::Mul(hn::LoadU(d, weights + i), hn::LoadU(d, factors + i));
@@ -167,55 +169,55 @@ HWY_NOINLINE void DropWeights(const Attention& a, const Panel<T>& p, T* weights,
 
 // One key's value, which is not finite, to the queries that see it.
 template <class T>
-HWY_NOINLINE void AddValue(const Attention& a, const ForwardScratch<T>& s, const Panel<T>& p,
-                           size_t row, T* out, size_t padded) {
-  const size_t width = PanelColumns<T>();
+HWY_NOINLINE void add_value(const Attention& a, const ForwardScratch<T>& s, const Panel<T>& p,
+                            size_t row, T* out, size_t padded) {
+  const size_t width = panel_columns<T>();
   const T* weights = s.weights + (p.tile + row - p.keys.begin) * width;
   for (size_t c = 0; c < p.n; ++c, out += padded) {
-    if (!Sees(a, p.batch, p.i + c, p.tile + row)) continue;
+    if (!sees(a, p.batch, p.i + c, p.tile + row)) continue;
     for (size_t i = 0; i < a.size; ++i)
       out[i] += weights[c] * s.values[(i / width * kKeys + row) * width + i % width];
   }
 }
 
 template <class T>
-void AddKeys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p, size_t panel,
-             const BadRows& bad) {
+void add_keys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p, size_t panel,
+              const BadRows& bad) {
   const Attention& a = f.a;
-  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t rows = p.keys.end - p.keys.begin, above = p.keys.begin - p.tile;
-  const RowGroups by_key(rows), by_query(p.n);
-  Product<true>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size,
+  const RowTiles by_key(rows), by_query(p.n);
+  product<true>(by_key, 0, by_key.count, a.size, s.keys + above * a.size, a.size,
                 s.turned + panel * a.size * width, width, 0, s.weights, width, width, true);
-  const KeyRange all = KeysOf(a, p.i, p.keys.begin, p.keys.end);
-  const KeyRange last = KeysOf(a, p.i + p.n - 1, p.keys.begin, p.keys.end);
+  const KeyRange all = keys_seen(a, p.i, p.keys.begin, p.keys.end);
+  const KeyRange last = keys_seen(a, p.i + p.n - 1, p.keys.begin, p.keys.end);
   if (a.mask || all.end != p.keys.end || last.begin != p.keys.begin)
-    HideScores(a, p, s.weights);
+    hide_scores(a, p, s.weights);
 
   const size_t row = panel * width;
   HWY_ALIGN_MAX T factor[kWidestPanel];
   T* out = s.out + row * padded;
-  if (Weigh(s.weights, rows, s.top + row, s.sum + row, factor))
-    ScaleRows(out, p.n, padded, factor);
-  if (a.dropout > 0) DropWeights(a, p, s.weights, s.factors);
-  AroundBadRows(
+  if (weigh(s.weights, rows, s.top + row, s.sum + row, factor))
+    scale_rows(out, p.n, padded, factor);
+  if (a.dropout > 0) drop_weights(a, p, s.weights, s.factors);
+  around_bad_rows(
       bad, above, above + rows,
       [&](size_t first, size_t last) HWY_ATTR {
-        Product<false>(by_query, 0, by_query.count, last - first,
+        product<false>(by_query, 0, by_query.count, last - first,
                        s.weights + (first - above) * width, width, s.values + first * width, width,
                        kKeys * width, out, padded, padded, false);
       },
-      [&](size_t row) HWY_ATTR { AddValue(a, s, p, row, out, padded); });
+      [&](size_t row) HWY_ATTR { add_value(a, s, p, row, out, padded); });
 }
 
 // out and levels of one tile of queries, from sums.
 template <class T>
-void Finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_t head, size_t i0,
+void finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_t head, size_t i0,
             size_t n) {
   const Attention& a = f.a;
   const AttentionTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const size_t lanes = hn::Lanes(d), padded = RoundedUp(a.size, PanelColumns<T>());
+  const size_t lanes = hn::Lanes(d), padded = round_up(a.size, panel_columns<T>());
   for (size_t i = 0; i < n; ++i) {
     const T sum = s.sum[i];
     const V divisor = hn::Set(d, sum == 0 ? T(1) : sum);
@@ -225,11 +227,7 @@ void Finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_
     for (; c + lanes <= a.size; c += lanes) {
       hn::StoreU(hn::Div(hn::LoadU(d, from + c), divisor), d, to + c);
     }
-    if (c < a.size) {
-      HWY_ALIGN_MAX T rest[kWidestPanel];
-      hn::Store(hn::Div(hn::LoadU(d, from + c), divisor), d, rest);
-      std::memcpy(to + c, rest, (a.size - c) * sizeof(T));
-    }
+    if (c < a.size) store_part(hn::Div(hn::LoadU(d, from + c), divisor), d, to + c, a.size - c);
   }
   T* levels = f.levels + 2 * ((batch * a.heads + head) * a.queries + i0);
   for (size_t i = 0; i < n; ++i) {
@@ -239,69 +237,70 @@ void Finish(const Forward<T>& f, const ForwardScratch<T>& s, size_t batch, size_
 }
 
 template <class T>
-void ForwardTask(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
+void forward_task(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) {
   const Attention& a = f.a;
   const size_t tiles = f.tiles(), tile = tiles - 1 - task % tiles;  // the longest rows first
   const size_t head = task / tiles % a.heads, batch = task / tiles / a.heads;
   const size_t kv = head / (a.heads / a.kv_heads);
   const size_t i0 = tile * f.queries, n = std::min(f.queries, a.queries - i0);
-  const size_t width = PanelColumns<T>(), padded = RoundedUp(a.size, width);
-  const size_t panels = (n + width - 1) / width;
+  const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
+  const size_t panels = ceil_div(n, width);
 
   const T* q = f.q + (batch * a.queries + i0) * a.q_row + head * a.size;
   for (size_t p = 0; p < panels; ++p) {
-    PackTurned<T, T>(q + p * width * a.q_row, a.q_row, std::min(width, n - p * width), a.size,
-                     s.turned + p * a.size * width, width);
+    pack_turned<T, T>(q + p * width * a.q_row, a.q_row, std::min(width, n - p * width), a.size,
+                      s.turned + p * a.size * width, width);
   }
   std::fill_n(s.out, n * padded, T(0));
   std::fill_n(s.top, panels * width, -std::numeric_limits<T>::infinity());
   std::fill_n(s.sum, panels * width, T(0));
 
   BadRows bad;  // of the values
-  const KeyRange seen = KeysOf(a, i0, i0 + n, 0, a.keys);
+  const KeyRange seen = keys_seen(a, i0, i0 + n, 0, a.keys);
   for (size_t k0 = seen.begin / kKeys * kKeys; k0 < seen.end; k0 += kKeys) {
     const size_t first = std::max(k0, seen.begin), last = std::min(k0 + kKeys, seen.end);
     const T* k = f.k + (batch * a.keys + first) * a.k_row + kv * a.size;
     const T* v = f.v + (batch * a.keys + first) * a.v_row + kv * a.size;
-    CopyRows<true>(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size,
-                   ScoreScale<T>(a));
+    copy_rows<true>(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size,
+                    score_scale<T>(a));
     for (size_t c = 0; c < a.size; c += width) {
-      CopyRows(v + c, a.v_row, last - first, std::min(width, a.size - c),
-               s.values + c * kKeys + (first - k0) * width, width);
+      copy_rows(v + c, a.v_row, last - first, std::min(width, a.size - c),
+                s.values + c * kKeys + (first - k0) * width, width);
     }
-    FindBadRows(a, v, a.v_row, last - first, a.size, &bad);
+    find_bad_rows(a, v, a.v_row, last - first, a.size, &bad);
     for (size_t b = 0; b < bad.count; ++b) bad.row[b] += static_cast<std::uint16_t>(first - k0);
     for (size_t p = 0; p < panels; ++p) {
       const size_t i = i0 + p * width, count = std::min(width, n - p * width);
-      const Panel<T> panel{batch, head, i, count, k0, KeysOf(a, i, i + count, first, last)};
-      if (!panel.keys.empty()) AddKeys(f, s, panel, p, bad);
+      const Panel<T> panel{batch, head, i, count, k0, keys_seen(a, i, i + count, first, last)};
+      if (!panel.keys.empty()) add_keys(f, s, panel, p, bad);
     }
   }
-  Finish(f, s, batch, head, i0, n);
+  finish(f, s, batch, head, i0, n);
 }
 
 template <class T>
-void RunForward(const Attention& a, const T* q, const T* k, const T* v, T* out, T* levels,
-                std::byte* scratch) {
+void run_forward(const Attention& a, const T* q, const T* k, const T* v, T* out, T* levels,
+                 std::byte* scratch) {
   const size_t elements = ForwardScratch<T>(nullptr, a.size).elements;
-  Forward<T> f{a, q, k, v, out, levels, reinterpret_cast<T*>(scratch), elements, MostQueries(a.size)};
+  Forward<T> f{
+      a, q, k, v, out, levels, reinterpret_cast<T*>(scratch), elements, most_queries(a.size)};
   if (f.tasks() < kTasks * static_cast<size_t>(pool::threads())) f.queries = kQueries;
   pool::parallel_for(f.tasks(), 1, [&](size_t begin, size_t end) {
     const auto thread = static_cast<size_t>(pool::thread_index());
     const ForwardScratch<T> s(f.scratch + thread * f.scratch_elements, f.a.size);
-    for (size_t task = begin; task < end; ++task) ForwardTask(f, task, s);
+    for (size_t task = begin; task < end; ++task) forward_task(f, task, s);
   });
 }
 
-void ForwardF32(const Attention& a, const float* q, const float* k, const float* v, float* out,
-                float* levels, std::byte* scratch) {
-  RunForward(a, q, k, v, out, levels, scratch);
+void forward_f32(const Attention& a, const float* q, const float* k, const float* v, float* out,
+                 float* levels, std::byte* scratch) {
+  run_forward(a, q, k, v, out, levels, scratch);
 }
-void ForwardF64(const Attention& a, const double* q, const double* k, const double* v, double* out,
-                double* levels, std::byte* scratch) {
-  RunForward(a, q, k, v, out, levels, scratch);
+void forward_f64(const Attention& a, const double* q, const double* k, const double* v, double* out,
+                 double* levels, std::byte* scratch) {
+  run_forward(a, q, k, v, out, levels, scratch);
 }
-size_t ForwardElements(size_t size) { return ForwardScratch<float>(nullptr, size).elements; }
+size_t forward_elements(size_t size) { return ForwardScratch<float>(nullptr, size).elements; }
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -311,15 +310,15 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-HWY_EXPORT(ForwardF32);
-HWY_EXPORT(ForwardF64);
-HWY_EXPORT(ForwardElements);
+HWY_EXPORT(forward_f32);
+HWY_EXPORT(forward_f64);
+HWY_EXPORT(forward_elements);
 
 }  // namespace
 
 template <class T>
 std::size_t attention_scratch(const Attention& a) {
-  return HWY_DYNAMIC_DISPATCH(ForwardElements)(a.size) * sizeof(T) *
+  return HWY_DYNAMIC_DISPATCH(forward_elements)(a.size) * sizeof(T) *
          static_cast<std::size_t>(pool::threads());
 }
 template std::size_t attention_scratch<float>(const Attention&);
@@ -328,12 +327,12 @@ template std::size_t attention_scratch<double>(const Attention&);
 template <>
 void attention(const Attention& a, const float* q, const float* k, const float* v, float* out,
                float* levels, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(ForwardF32)(a, q, k, v, out, levels, scratch.data());
+  HWY_DYNAMIC_DISPATCH(forward_f32)(a, q, k, v, out, levels, scratch.data());
 }
 template <>
 void attention(const Attention& a, const double* q, const double* k, const double* v, double* out,
                double* levels, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(ForwardF64)(a, q, k, v, out, levels, scratch.data());
+  HWY_DYNAMIC_DISPATCH(forward_f64)(a, q, k, v, out, levels, scratch.data());
 }
 
 }  // namespace ebb::kernels

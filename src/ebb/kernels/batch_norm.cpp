@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/batch_norm.cpp"
@@ -79,7 +80,7 @@ HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
   constexpr std::size_t kRows = 4;
   std::size_t row = 0;
   for (; row + kRows <= s.rows; row += kRows) {
-    each_vector<T>(s.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(s.columns, [&](std::size_t j, auto amount) EBB_LAMBDA {
       const std::size_t at = row * s.stride + j;
       if (j * sizeof(T) % 64 == 0) {
         const std::size_t after = soon_after<T>(j, s.columns, kRows, s.stride);
@@ -92,10 +93,9 @@ HWY_INLINE void each_column(const Strip<T>& s, F&& f) {
     });
   }
   for (; row <= s.rows; ++row) {
-    each_vector<T>(row < s.rows ? s.columns : s.extra,
-                   [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
-                     f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, 1>());
-                   });
+    each_vector<T>(row < s.rows ? s.columns : s.extra, [&](std::size_t j, auto amount) EBB_LAMBDA {
+      f(j, row * s.stride + j, amount, std::integral_constant<std::size_t, 1>());
+    });
   }
 }
 
@@ -106,7 +106,7 @@ template <class T>
 void moments(const Strip<T>& s, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
   std::fill_n(mean, s.columns, T(0));
   std::fill_n(squares, s.columns, T(0));
-  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_LAMBDA {
     const auto center = load(s.x + j, amount);
     RowVec<T> v[rows], squared[rows];
     for (std::size_t r = 0; r < rows; ++r) {
@@ -130,7 +130,7 @@ void moments(const Strip<T>& s, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
   const auto finish = [&](std::size_t first, std::size_t columns, std::size_t rows) HWY_ATTR {
     if (rows == 0) return;
     const auto count = hn::Set(RowTag<T>(), static_cast<T>(rows));
-    each_vector<T>(columns, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(columns, [&](std::size_t i, auto amount) EBB_LAMBDA {
       const std::size_t j = first + i;
       const auto sum = load(mean + j, amount), away = hn::Div(sum, count);
       const auto around = hn::NegMulAdd(sum, away, load(squares + j, amount));
@@ -149,7 +149,7 @@ void gradient_sums(const Strip<T>& s, const T* HWY_RESTRICT mean, T* HWY_RESTRIC
                    T* HWY_RESTRICT along) {
   std::fill_n(level, s.columns, T(0));
   std::fill_n(along, s.columns, T(0));
-  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_ROW_LAMBDA {
+  each_column(s, [&](std::size_t j, std::size_t at, auto amount, auto rows) EBB_LAMBDA {
     const auto center = load(mean + j, amount);
     auto sum = load(level + j, amount), product = load(along + j, amount);
     for (std::size_t r = 0; r < rows; ++r) {
@@ -168,7 +168,7 @@ void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
     const T* x = a.x + row * a.stride;
     T* out = a.out + row * a.stride;
     if (a.dy == nullptr) {
-      each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+      each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_LAMBDA {
         if (j * sizeof(T) % 64 == 0) fetch_after(x + j, kSoon);
         const auto v = hn::Sub(load(x + j, amount), load(c.shift + j, amount));
         store<T>(hn::MulAdd(v, load(c.scale + j, amount), load(c.level + j, amount)), out + j,
@@ -177,7 +177,7 @@ void affine_rows(const Affine<T>& a, const Coefficients<T>& c) {
       continue;
     }
     const T* dy = a.dy + row * a.stride;
-    each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T, Amount>(a.columns, [&](std::size_t j, auto amount) EBB_LAMBDA {
       if (j * sizeof(T) % 64 == 0) {
         fetch_after(x + j, kSoon);
         fetch_after(dy + j, kSoon);
@@ -233,7 +233,7 @@ EBB_BATCH_NORM_DISPATCH(double, f64)
 #undef EBB_BATCH_NORM_DISPATCH
 
 std::size_t block_count(const Folded& f) {
-  return (f.rows + (f.extra > 0) + kBlockRows - 1) / kBlockRows;
+  return ceil_div(f.rows + (f.extra > 0), kBlockRows);
 }
 
 // What a block gives for each column: two sums, in scratch, (blocks, 2, width).
@@ -246,7 +246,7 @@ T* block_sums(const Folded& f, std::span<std::byte> scratch, std::size_t block, 
 // Calls body(strip, block, first column) for every block and strip.
 template <class T, class Body>
 void each_strip(const Folded& f, const T* x, const T* dy, Body&& body) {
-  const std::size_t strips = (f.width + kStrip - 1) / kStrip;
+  const std::size_t strips = ceil_div(f.width, kStrip);
   pool::parallel_for(block_count(f) * strips, 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t block = i / strips, column = i % strips * kStrip;
@@ -283,7 +283,7 @@ void each_piece(const Folded& f, std::size_t begin, std::size_t count, F&& body)
 // f(first channel, count) for chunks of channels.
 template <class F>
 void each_chunk(const Folded& f, F&& body) {
-  const std::size_t chunks = (f.channels + kChunk - 1) / kChunk;
+  const std::size_t chunks = ceil_div(f.channels, kChunk);
   const std::size_t parts = block_count(f) * f.folds * std::min(f.channels, kChunk);
   pool::parallel_for(chunks, grain_for(parts * 2), [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
@@ -294,7 +294,7 @@ void each_chunk(const Folded& f, F&& body) {
 
 template <class T, class Fill>
 void affine_all(const Folded& f, const T* x, const T* dy, T* out, Fill&& fill) {
-  const std::size_t spans = (f.width + kSpan<T> - 1) / kSpan<T>;
+  const std::size_t spans = ceil_div(f.width, kSpan<T>);
   const std::size_t all_rows = f.rows + (f.extra > 0);
   const bool stream = x != out && dy != out && worth_streaming(out, f.width * sizeof(T), all_rows);
   // So many rows that filling in the coefficients does not count, and some parts for each thread.

@@ -20,8 +20,8 @@ constexpr std::size_t kStripe = kSumLanes * sizeof(std::uint64_t);
 constexpr std::uint64_t kKeyStep = 0x9E3779B97F4A7C15u;  // odd: a key returns after 2^64 stripes
 
 // sums, keys: kSumLanes each. Keys are advanced by one step a stripe.
-void SumStripes(const std::uint8_t* data, std::size_t stripes, std::uint64_t* HWY_RESTRICT sums,
-                std::uint64_t* HWY_RESTRICT keys) {
+void sum_stripes(const std::uint8_t* data, std::size_t stripes, std::uint64_t* HWY_RESTRICT sums,
+                 std::uint64_t* HWY_RESTRICT keys) {
   const hn::CappedTag<std::uint64_t, 8> d;
   const hn::Repartition<std::uint8_t, decltype(d)> bytes;
   const hn::Repartition<std::uint32_t, decltype(d)> halves;
@@ -56,7 +56,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 
-HWY_EXPORT(SumStripes);
+HWY_EXPORT(sum_stripes);
 
 namespace {
 
@@ -77,7 +77,7 @@ std::uint64_t checksum(const void* data, std::size_t bytes, std::uint64_t seed) 
     keys[l] = folded(seed ^ (kB * (l + 1)), kB + 2 * l);
   }
   const auto* from = static_cast<const std::uint8_t*>(data);
-  const auto sum_stripes = HWY_DYNAMIC_DISPATCH(SumStripes);
+  const auto sum_stripes = HWY_DYNAMIC_DISPATCH(sum_stripes);
   const std::size_t whole = bytes / kStripe, left = bytes % kStripe;
   if (whole) sum_stripes(from, whole, sums, keys);
   if (left) {  // zeros after the end are told from zeros in the data by the length, below

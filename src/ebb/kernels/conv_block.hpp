@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace ebb::kernels::conv {
+#include "ebb/base/round.hpp"
 
-inline std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+namespace ebb::kernels::conv {
 
 struct ConvBlock {
   std::size_t image, images, row, rows, col, cols;
@@ -36,10 +36,10 @@ struct ConvBlocks {
   }
 
   std::size_t places() const { return block_images * block_rows * block_cols; }
-  std::size_t count() const { return along(images, block_images) * per_image(); }
+  std::size_t count() const { return ceil_div(images, block_images) * per_image(); }
 
   ConvBlock at(std::size_t index) const {
-    const std::size_t down = along(rows, block_rows), across = along(cols, block_cols);
+    const std::size_t down = ceil_div(rows, block_rows), across = ceil_div(cols, block_cols);
     ConvBlock b{};
     b.image = index / (down * across) * block_images;
     b.row = index / across % down * block_rows;
@@ -51,14 +51,12 @@ struct ConvBlocks {
   }
 
  private:
-  static std::size_t along(std::size_t whole, std::size_t part) {
-    return (whole + part - 1) / part;
-  }
-  std::size_t per_image() const { return along(rows, block_rows) * along(cols, block_cols); }
+  std::size_t per_image() const { return ceil_div(rows, block_rows) * ceil_div(cols, block_cols); }
   // The size of equal parts of `whole`, each at most `most`.
   static std::size_t even(std::size_t whole, std::size_t most) {
     const std::size_t part = std::clamp<std::size_t>(most, 1, std::max<std::size_t>(whole, 1));
-    return std::max<std::size_t>(1, along(whole, std::max<std::size_t>(1, along(whole, part))));
+    return std::max<std::size_t>(1,
+                                 ceil_div(whole, std::max<std::size_t>(1, ceil_div(whole, part))));
   }
 };
 

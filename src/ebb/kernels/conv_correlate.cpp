@@ -10,8 +10,10 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_CORRELATE_PLAN_
@@ -104,18 +106,18 @@ constexpr size_t kPanelVectors = 2;
 constexpr size_t kTilePlaces = 6;
 
 template <class T>
-HWY_INLINE size_t PanelWidth(size_t channels_left) {
+HWY_INLINE size_t panel_width(size_t channels_left) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   return channels_left > lanes ? kPanelVectors * lanes : lanes;
 }
 
 template <class T>
-void PackPanel(const CorrelationPlan& p, const CorrelationWeights& at, const T* w, const T* bias,
-               size_t group, size_t first, T* HWY_RESTRICT to) {
+void pack_panel(const CorrelationPlan& p, const CorrelationWeights& at, const T* w, const T* bias,
+                size_t group, size_t first, T* HWY_RESTRICT to) {
   const Correlation& c = p.c;
-  const size_t width = PanelWidth<T>(c.dst_channels - first);
+  const size_t width = panel_width<T>(c.dst_channels - first);
   const size_t valid = std::min(width, c.dst_channels - first);
-  FillZero(to, width);
+  fill_zero(to, width);
   if (bias != nullptr) {
     std::memcpy(to, bias + group * c.dst_channels + first, valid * sizeof(T));
   }
@@ -153,8 +155,8 @@ struct Stretch {
 // MR places × NV vectors of output channels. Chains begin at `start` or, where null, at dst; row r
 // of dst is out(r). kEven: the places are evenly spaced from `first` on.
 template <int MR, int NV, bool kEven, class T, class Out>
-HWY_INLINE void CorrelateChain(const Stretch<T>& s, size_t place, const T* first, const T* start,
-                               Out out) {
+HWY_INLINE void correlate_chain(const Stretch<T>& s, size_t place, const T* first, const T* start,
+                                Out out) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
@@ -173,11 +175,11 @@ HWY_INLINE void CorrelateChain(const Stretch<T>& s, size_t place, const T* first
     }
   }
   tiles::RowsAcross<T> weights(s.panel, NV * lanes);
-  tiles::TileFence();
+  tiles::tile_fence();
   if constexpr (kEven) {
     for (size_t i = 0; i < s.runs; ++i) {
       tiles::RowsAlong<MR, T> seen(first + s.offsets[i], s.src_stride);
-      tiles::TileRun<T>(acc, s.length, seen, weights);
+      tiles::tile_run<T>(acc, s.length, seen, weights);
     }
   } else {
     const ptrdiff_t* const table = s.src_table + place;
@@ -186,10 +188,10 @@ HWY_INLINE void CorrelateChain(const Stretch<T>& s, size_t place, const T* first
       tiles::RowsApart<MR, T> seen;
 #pragma GCC unroll 8
       for (int r = 0; r < MR; ++r) seen.row[r] = from + table[r];
-      tiles::TileRun<T>(acc, s.length, seen, weights);
+      tiles::tile_run<T>(acc, s.length, seen, weights);
     }
   }
-  tiles::TileFence();
+  tiles::tile_fence();
 #pragma GCC unroll 8
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
@@ -197,64 +199,54 @@ HWY_INLINE void CorrelateChain(const Stretch<T>& s, size_t place, const T* first
   }
 }
 
-// As CorrelateChain, where only the first `valid` channels belong to dst.
+// As correlate_chain, where only the first `valid` channels belong to dst.
 template <int MR, int NV, bool kEven, class T>
-HWY_INLINE void CorrelateTile(const Stretch<T>& s, size_t place, const T* first, T* first_out,
-                              const T* start, size_t valid) {
+HWY_INLINE void correlate_tile(const Stretch<T>& s, size_t place, const T* first, T* first_out,
+                               const T* start, size_t valid) {
   const hn::ScalableTag<T> d;
   const auto out = [&](int r) HWY_ATTR {
     return kEven ? first_out + r * s.dst_stride : s.dst + s.dst_table[place + r];
   };
   if (HWY_LIKELY(valid == NV * hn::Lanes(d))) {
-    return CorrelateChain<MR, NV, kEven, T>(s, place, first, start, out);
+    return correlate_chain<MR, NV, kEven, T>(s, place, first, start, out);
   }
   constexpr size_t kMost = hn::MaxLanes(d) * NV;
   HWY_ALIGN T edge[MR * kMost] = {};
   for (int r = 0; r < MR && start == nullptr; ++r) {
     std::memcpy(edge + r * kMost, out(r), valid * sizeof(T));
   }
-  CorrelateChain<MR, NV, kEven, T>(s, place, first, start,
-                                   [&](int r) HWY_ATTR { return edge + r * kMost; });
+  correlate_chain<MR, NV, kEven, T>(s, place, first, start,
+                                    [&](int r) HWY_ATTR { return edge + r * kMost; });
   for (int r = 0; r < MR; ++r) std::memcpy(out(r), edge + r * kMost, valid * sizeof(T));
 }
 
 template <int NV, bool kEven, class T>
-HWY_INLINE void CorrelateLast(const Stretch<T>& s, size_t place, size_t count, const T* first,
-                              T* first_out, const T* start, size_t valid) {
-  switch (count) {
-    case 1:
-      return CorrelateTile<1, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 2:
-      return CorrelateTile<2, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 3:
-      return CorrelateTile<3, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 4:
-      return CorrelateTile<4, NV, kEven, T>(s, place, first, first_out, start, valid);
-    case 5:
-      return CorrelateTile<5, NV, kEven, T>(s, place, first, first_out, start, valid);
-    default:
-      return;
-  }
+HWY_INLINE void correlate_last(const Stretch<T>& s, size_t place, size_t count, const T* first,
+                               T* first_out, const T* start, size_t valid) {
+  if (count == 0) return;
+  tiles::static_switch<tiles::kTileRows - 1>(count, [&]<int MR>() EBB_LAMBDA {
+    correlate_tile<MR, NV, kEven, T>(s, place, first, first_out, start, valid);
+  });
 }
 
 // All places evenly spaced.
 template <int NV, class T>
-HWY_NOINLINE void CorrelateEven(const Stretch<T>& s, size_t places, const T* start, size_t valid) {
+HWY_NOINLINE void correlate_even(const Stretch<T>& s, size_t places, const T* start, size_t valid) {
   const T* first = s.src;
   T* out = s.dst;
   size_t i = 0;
   for (; i + kTilePlaces <= places; i += kTilePlaces) {
-    CorrelateTile<kTilePlaces, NV, true, T>(s, i, first, out, start, valid);
+    correlate_tile<kTilePlaces, NV, true, T>(s, i, first, out, start, valid);
     first += kTilePlaces * s.src_stride;
     out += kTilePlaces * s.dst_stride;
   }
-  CorrelateLast<NV, true, T>(s, i, places - i, first, out, start, valid);
+  correlate_last<NV, true, T>(s, i, places - i, first, out, start, valid);
 }
 
 // Places by table; a tile within one row of places is evenly spaced still.
 template <int NV, class T>
-HWY_NOINLINE void CorrelateTabled(const Stretch<T>& s, size_t places, const T* start,
-                                  size_t valid) {
+HWY_NOINLINE void correlate_tabled(const Stretch<T>& s, size_t places, const T* start,
+                                   size_t valid) {
   constexpr size_t kLast = kTilePlaces - 1;
   const ptrdiff_t src_span = static_cast<ptrdiff_t>(kLast * s.src_stride);
   const ptrdiff_t dst_span = static_cast<ptrdiff_t>(kLast * s.dst_stride);
@@ -264,12 +256,12 @@ HWY_NOINLINE void CorrelateTabled(const Stretch<T>& s, size_t places, const T* s
     T* out = s.dst + s.dst_table[i];
     if (s.spaced && s.src_table[i + kLast] - s.src_table[i] == src_span &&
         s.dst_table[i + kLast] - s.dst_table[i] == dst_span) {
-      CorrelateTile<kTilePlaces, NV, true, T>(s, i, first, out, start, valid);
+      correlate_tile<kTilePlaces, NV, true, T>(s, i, first, out, start, valid);
     } else {
-      CorrelateTile<kTilePlaces, NV, false, T>(s, i, first, out, start, valid);
+      correlate_tile<kTilePlaces, NV, false, T>(s, i, first, out, start, valid);
     }
   }
-  CorrelateLast<NV, false, T>(s, i, places - i, nullptr, nullptr, start, valid);
+  correlate_last<NV, false, T>(s, i, places - i, nullptr, nullptr, start, valid);
 }
 
 // A part of the next block's places, asked for: the pixels to write and, where the source is read
@@ -293,38 +285,38 @@ struct NextPlaces {
 constexpr size_t kAskEvery = 8 * kTilePlaces;  // places
 
 template <int NV, class T>
-void CorrelatePlaces(const CorrelationPlan& p, Stretch<T> s, size_t places, const T* start,
-                     size_t valid, NextPlaces<T>& next) {
-  if (p.even) return CorrelateEven<NV, T>(s, places, start, valid);
-  if (next.dst == nullptr) return CorrelateTabled<NV, T>(s, places, start, valid);
+void correlate_places(const CorrelationPlan& p, Stretch<T> s, size_t places, const T* start,
+                      size_t valid, NextPlaces<T>& next) {
+  if (p.even) return correlate_even<NV, T>(s, places, start, valid);
+  if (next.dst == nullptr) return correlate_tabled<NV, T>(s, places, start, valid);
   const Stretch<T> all = s;
   for (size_t i = 0; i < places; i += kAskEvery) {
     next.ask(all);
     s.src_table = all.src_table + i;
     s.dst_table = all.dst_table + i;
-    CorrelateTabled<NV, T>(s, std::min(kAskEvery, places - i), start, valid);
+    correlate_tabled<NV, T>(s, std::min(kAskEvery, places - i), start, valid);
   }
 }
 
 // All output channels of a block, one stretch of the chains after another so that the weights of a
 // stretch stay in L1 for all the block's places.
 template <class T>
-void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* offsets,
-                    const T* packed, size_t places, NextPlaces<T> next) {
+void correlate_block(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* offsets,
+                     const T* packed, size_t places, NextPlaces<T> next) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
-  const size_t pieces = std::max<size_t>(1, (p.run + kChainPart - 1) / kChainPart);
-  const size_t piece = (p.run + pieces - 1) / pieces;
+  const size_t pieces = std::max<size_t>(1, ceil_div(p.run, kChainPart));
+  const size_t piece = ceil_div(p.run, pieces);
   const size_t joined =
       pieces > 1 ? 1 : std::max<size_t>(1, kChainPart / std::max<size_t>(1, p.run));
   const T* src = s.src;
   T* const dst = s.dst;
   size_t run = 0, from = 0, done = 0;
   if (next.dst != nullptr && p.runs != 0) {
-    const size_t stretches = pieces > 1 ? p.runs * pieces : (p.runs + joined - 1) / joined;
-    const size_t panels = (p.c.dst_channels + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
-    const size_t times = stretches * panels * ((places + kAskEvery - 1) / kAskEvery);
+    const size_t stretches = pieces > 1 ? p.runs * pieces : ceil_div(p.runs, joined);
+    const size_t panels = ceil_div(p.c.dst_channels, kPanelVectors * lanes);
+    const size_t times = stretches * panels * ceil_div(places, kAskEvery);
     next.places = places;
-    next.each = (places + times - 1) / times;
+    next.each = ceil_div(places, times);
   }
   do {
     s.runs = std::min(joined, p.runs - run);
@@ -333,15 +325,15 @@ void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* off
     s.src = src + from;
     const T* panel = packed;
     for (size_t o = 0; o < p.c.dst_channels;) {
-      const size_t width = PanelWidth<T>(p.c.dst_channels - o);
+      const size_t width = panel_width<T>(p.c.dst_channels - o);
       const size_t valid = std::min(width, p.c.dst_channels - o);
       const T* start = done == 0 ? panel : nullptr;
       s.panel = panel + (1 + done) * width;
       s.dst = dst + o;
       if (width == lanes) {
-        CorrelatePlaces<1, T>(p, s, places, start, valid, next);
+        correlate_places<1, T>(p, s, places, start, valid, next);
       } else {
-        CorrelatePlaces<2, T>(p, s, places, start, valid, next);
+        correlate_places<2, T>(p, s, places, start, valid, next);
       }
       panel += (1 + p.c.chain()) * width;
       o += valid;
@@ -356,8 +348,8 @@ void CorrelateBlock(const CorrelationPlan& p, Stretch<T> s, const ptrdiff_t* off
 }
 
 template <class T>
-void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* scratch,
-                     size_t begin, size_t end) {
+void correlate_blocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* scratch,
+                      size_t begin, size_t end) {
   const Correlation& c = p.c;
   const T* packed = reinterpret_cast<const T*>(scratch);
   const auto* offsets = reinterpret_cast<const ptrdiff_t*>(scratch + p.packed_bytes);
@@ -429,8 +421,8 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
       const T* from = image_of(group, b);
       const ptrdiff_t top = top_of(b), left = left_of(b);
       for (size_t n = 0; n < b.images; ++n) {
-        FillPatch(from + n * image_elements, c.src_h, c.src_w, p.src_pitch(), top, left, p.patch_h,
-                  p.patch_w, c.src_channels, c.src_channels, patch + n * p.image());
+        fill_patch(from + n * image_elements, c.src_h, c.src_w, p.src_pitch(), top, left, p.patch_h,
+                   p.patch_w, c.src_channels, c.src_channels, patch + n * p.image());
       }
       s.src = patch;
     }
@@ -446,23 +438,23 @@ void CorrelateBlocks(const CorrelationPlan& p, const T* src, T* dst, std::byte* 
         }
       }
     }
-    CorrelateBlock(p, s, offsets, packed + group * p.packed_group, b.places(), next);
+    correlate_block(p, s, offsets, packed + group * p.packed_group, b.places(), next);
   }
 }
 
 template <class T>
-void Correlate(const CorrelationPlan& p, const CorrelationWeights& at, const T* src, const T* w,
-               const T* bias, T* dst, std::byte* scratch) {
+void run_correlation(const CorrelationPlan& p, const CorrelationWeights& at, const T* src,
+                     const T* w, const T* bias, T* dst, std::byte* scratch) {
   const Correlation& c = p.c;
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
-  const size_t panels = (c.dst_channels + kPanelVectors * lanes - 1) / (kPanelVectors * lanes);
+  const size_t panels = ceil_div(c.dst_channels, kPanelVectors * lanes);
   const size_t panel_elements = (1 + c.chain()) * kPanelVectors * lanes;
   T* packed = reinterpret_cast<T*>(scratch);
   pool::parallel_for(panels * c.groups, 1 + 32768 / panel_elements, [&](size_t b, size_t e) {
     for (size_t i = b; i < e; ++i) {
       const size_t group = i / panels, panel = i % panels;
-      PackPanel(p, at, w, bias, group, panel * kPanelVectors * lanes,
-                packed + group * p.packed_group + panel * panel_elements);
+      pack_panel(p, at, w, bias, group, panel * kPanelVectors * lanes,
+                 packed + group * p.packed_group + panel * panel_elements);
     }
   });
   auto* offsets = reinterpret_cast<ptrdiff_t*>(scratch + p.packed_bytes);
@@ -476,16 +468,16 @@ void Correlate(const CorrelationPlan& p, const CorrelationWeights& at, const T* 
   const size_t share = units / (8 * static_cast<size_t>(pool::threads()));
   const size_t grain = std::max(share, 1 + 60000 / std::max<size_t>(1, work));
   pool::parallel_for(units, grain,
-                     [&](size_t b, size_t e) { CorrelateBlocks(p, src, dst, scratch, b, e); });
+                     [&](size_t b, size_t e) { correlate_blocks(p, src, dst, scratch, b, e); });
 }
 
-void CorrelateF32(const CorrelationPlan& p, const CorrelationWeights& at, const float* src,
-                  const float* w, const float* bias, float* dst, std::byte* scratch) {
-  Correlate(p, at, src, w, bias, dst, scratch);
+void correlate_f32(const CorrelationPlan& p, const CorrelationWeights& at, const float* src,
+                   const float* w, const float* bias, float* dst, std::byte* scratch) {
+  run_correlation(p, at, src, w, bias, dst, scratch);
 }
-void CorrelateF64(const CorrelationPlan& p, const CorrelationWeights& at, const double* src,
-                  const double* w, const double* bias, double* dst, std::byte* scratch) {
-  Correlate(p, at, src, w, bias, dst, scratch);
+void correlate_f64(const CorrelationPlan& p, const CorrelationWeights& at, const double* src,
+                   const double* w, const double* bias, double* dst, std::byte* scratch) {
+  run_correlation(p, at, src, w, bias, dst, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -495,8 +487,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(CorrelateF32);
-HWY_EXPORT(CorrelateF64);
+HWY_EXPORT(correlate_f32);
+HWY_EXPORT(correlate_f64);
 
 template <class T>
 void correlate(const Correlation& c, const CorrelationWeights& at, const T* src, const T* w,
@@ -504,9 +496,9 @@ void correlate(const Correlation& c, const CorrelationWeights& at, const T* src,
   if (c.images * c.dst_h * c.dst_w * c.dst_channels == 0) return;
   const CorrelationPlan plan = plan_correlation(c, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(CorrelateF32)(plan, at, src, w, bias, dst, scratch.data());
+    HWY_DYNAMIC_DISPATCH(correlate_f32)(plan, at, src, w, bias, dst, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(CorrelateF64)(plan, at, src, w, bias, dst, scratch.data());
+    HWY_DYNAMIC_DISPATCH(correlate_f64)(plan, at, src, w, bias, dst, scratch.data());
   }
 }
 template void correlate<float>(const Correlation&, const CorrelationWeights&, const float*,

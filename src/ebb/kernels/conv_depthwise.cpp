@@ -6,9 +6,11 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_DEPTHWISE_PLAN_
 #define EBB_KERNELS_CONV_DEPTHWISE_PLAN_
@@ -31,9 +33,9 @@ inline DepthwisePlan plan_depthwise(const Conv2dShape& s, std::size_t element_by
   p.s = s;
   p.taps = s.kernel_h * s.kernel_w;
   const std::size_t line = 64 / element_bytes;
-  p.pitch = (s.in_c + line - 1) / line * line;
+  p.pitch = round_up(s.in_c, line);
   p.filter_bytes = p.taps * p.pitch * element_bytes;
-  p.list_bytes = (p.taps * sizeof(SeenTap) + 63) / 64 * 64;
+  p.list_bytes = round_up(p.taps * sizeof(SeenTap), 64);
   return p;
 }
 
@@ -61,22 +63,9 @@ namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const T* from, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::LoadU(d, from);
-  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
-  std::memcpy(part, from, count * sizeof(T));
-  return hn::Load(d, part);
-}
-
-template <class D, class T>
-HWY_INLINE void StoreSome(hn::Vec<D> v, D d, T* to, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::StoreU(v, d, to);
-  HWY_ALIGN T part[hn::MaxLanes(D())];
-  hn::Store(v, d, part);
-  std::memcpy(to, part, count * sizeof(T));
-}
+using kernels::HWY_NAMESPACE::load_part;
+using kernels::HWY_NAMESPACE::static_switch;
+using kernels::HWY_NAMESPACE::store_part;
 
 // Pixels that see the same taps, each `src_step` after the one before, and where their sums go.
 template <class T>
@@ -98,7 +87,7 @@ constexpr size_t kManyTaps = 16;
 // out[c] = start[c] + Σ over the listed taps of src[c] * filter[c], for kVectors vectors of
 // channels of kPixels pixels.
 template <size_t kPixels, size_t kVectors, class T>
-HWY_INLINE void PixelChains(const Pixels<T>& p, size_t c) {
+HWY_INLINE void pixel_chains(const Pixels<T>& p, size_t c) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   hn::Vec<decltype(d)> acc[kPixels][kVectors];
@@ -131,25 +120,25 @@ HWY_INLINE void PixelChains(const Pixels<T>& p, size_t c) {
 
 // All channels of kPixels pixels.
 template <size_t kPixels, class T>
-HWY_NOINLINE void PixelSums(const Pixels<T>& p, size_t channels) {
+HWY_NOINLINE void pixel_sums(const Pixels<T>& p, size_t channels) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   size_t c = 0;
-  for (; c + 2 * lanes <= channels; c += 2 * lanes) PixelChains<kPixels, 2>(p, c);
-  for (; c + lanes <= channels; c += lanes) PixelChains<kPixels, 1>(p, c);
+  for (; c + 2 * lanes <= channels; c += 2 * lanes) pixel_chains<kPixels, 2>(p, c);
+  for (; c + lanes <= channels; c += lanes) pixel_chains<kPixels, 1>(p, c);
   const size_t left = channels - c;
   for (size_t r = 0; r < kPixels && left != 0; ++r) {
-    auto a = p.start != nullptr ? LoadSome(d, p.start + c, left) : hn::Zero(d);
+    auto a = p.start != nullptr ? load_part(d, p.start + c, left) : hn::Zero(d);
     for (size_t i = 0; i < p.taps; ++i) {
-      a = hn::MulAdd(LoadSome(d, p.src + p.seen[i].pixel + r * p.src_step + c, left),
+      a = hn::MulAdd(load_part(d, p.src + p.seen[i].pixel + r * p.src_step + c, left),
                      hn::LoadU(d, p.filter + p.seen[i].weight + c), a);
     }
-    StoreSome(a, d, p.out + r * p.out_step + c, left);
+    store_part(a, d, p.out + r * p.out_step + c, left);
   }
 }
 
 template <class T>
-void PackFilter(const DepthwisePlan& p, const T* w, T* to) {
+void pack_filter(const DepthwisePlan& p, const T* w, T* to) {
   for (size_t t = 0; t < p.taps; ++t) {
     for (size_t c = 0; c < p.s.in_c; ++c) to[t * p.pitch + c] = w[c * p.taps + t];
     std::fill(to + t * p.pitch + p.s.in_c, to + (t + 1) * p.pitch, T{0});
@@ -160,10 +149,10 @@ void PackFilter(const DepthwisePlan& p, const T* w, T* to) {
 // along_w(column, k) are the pixel of the source that tap k meets there, or -1; columns `every`
 // apart meet pixels `src_every` apart.
 template <class T, class AlongH, class AlongW>
-HWY_INLINE void ChainRows(const DepthwisePlan& p, size_t height, size_t width, size_t every,
-                          size_t src_h, size_t src_w, size_t src_every, const T* src,
-                          const T* filter, const T* start, T* dst, SeenTap* list, size_t begin,
-                          size_t end, AlongH along_h, AlongW along_w) {
+HWY_INLINE void chain_rows(const DepthwisePlan& p, size_t height, size_t width, size_t every,
+                           size_t src_h, size_t src_w, size_t src_every, const T* src,
+                           const T* filter, const T* start, T* dst, SeenTap* list, size_t begin,
+                           size_t end, AlongH along_h, AlongW along_w) {
   const Conv2dShape& s = p.s;
   const size_t channels = s.in_c;
   const bool many = p.taps >= kManyTaps * every;
@@ -208,10 +197,10 @@ HWY_INLINE void ChainRows(const DepthwisePlan& p, size_t height, size_t width, s
                                dst + (row * width + j) * channels,
                                every * channels};
         if (alike) {
-          PixelSums<kAbreast>(pixels, channels);
+          pixel_sums<kAbreast>(pixels, channels);
           j += kAbreast * every;
         } else {
-          PixelSums<1>(pixels, channels);
+          pixel_sums<1>(pixels, channels);
           j += every;
         }
       }
@@ -220,10 +209,10 @@ HWY_INLINE void ChainRows(const DepthwisePlan& p, size_t height, size_t width, s
 }
 
 template <class T>
-void ForwardRows(const DepthwisePlan& p, const T* x, const T* filter, const T* bias, T* y,
-                 SeenTap* list, size_t begin, size_t end) {
+void forward_rows(const DepthwisePlan& p, const T* x, const T* filter, const T* bias, T* y,
+                  SeenTap* list, size_t begin, size_t end) {
   const Conv2dShape& s = p.s;
-  ChainRows(
+  chain_rows(
       p, s.out_h(), s.out_w(), 1, s.in_h, s.in_w, s.stride_w, x, filter, bias, y, list, begin, end,
       [&](size_t o, size_t k) {
         return seen_pixel(o, s.pad_top, k, s.dilation_h, s.stride_h, s.in_h);
@@ -234,11 +223,11 @@ void ForwardRows(const DepthwisePlan& p, const T* x, const T* filter, const T* b
 }
 
 template <class T>
-void InputGradRows(const DepthwisePlan& p, const T* dy, const T* filter, T* dx, SeenTap* list,
-                   size_t begin, size_t end) {
+void input_grad_rows(const DepthwisePlan& p, const T* dy, const T* filter, T* dx, SeenTap* list,
+                     size_t begin, size_t end) {
   const Conv2dShape& s = p.s;
   const size_t oh = s.out_h(), ow = s.out_w();
-  ChainRows(
+  chain_rows(
       p, s.in_h, s.in_w, s.stride_w, oh, ow, 1, dy, filter, static_cast<const T*>(nullptr), dx,
       list, begin, end,
       [&](size_t i, size_t k) { return met_place(i, s.pad_top, k, s.dilation_h, s.stride_h, oh); },
@@ -261,7 +250,7 @@ struct TapRun {
 };
 
 template <size_t kTaps, size_t kVectors, class T>
-HWY_INLINE void TapChains(const TapRun<T>& t, size_t c) {
+HWY_INLINE void tap_chains(const TapRun<T>& t, size_t c) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   hn::Vec<decltype(d)> acc[kTaps][kVectors];
@@ -294,18 +283,18 @@ HWY_INLINE void TapChains(const TapRun<T>& t, size_t c) {
 
 // Channels [first, last) of the sums of kTaps taps.
 template <size_t kTaps, class T>
-HWY_NOINLINE void TapSums(const TapRun<T>& t, size_t first, size_t last) {
+HWY_NOINLINE void tap_sums(const TapRun<T>& t, size_t first, size_t last) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   size_t c = first;
-  for (; c + 2 * lanes <= last; c += 2 * lanes) TapChains<kTaps, 2>(t, c);
-  for (; c + lanes <= last; c += lanes) TapChains<kTaps, 1>(t, c);
+  for (; c + 2 * lanes <= last; c += 2 * lanes) tap_chains<kTaps, 2>(t, c);
+  for (; c + lanes <= last; c += lanes) tap_chains<kTaps, 1>(t, c);
   const size_t left = last - c;
   for (size_t k = 0; k < kTaps && left != 0; ++k) {
     auto a = hn::LoadU(d, t.sums + k * t.pitch + c);
     for (size_t j = 0; j < t.count; ++j) {
-      a = hn::MulAdd(LoadSome(d, t.x + k * t.tap_step + j * t.x_step + c, left),
-                     LoadSome(d, t.dy + j * t.dy_step + c, left), a);
+      a = hn::MulAdd(load_part(d, t.x + k * t.tap_step + j * t.x_step + c, left),
+                     load_part(d, t.dy + j * t.dy_step + c, left), a);
     }
     hn::StoreU(a, d, t.sums + k * t.pitch + c);
   }
@@ -314,8 +303,8 @@ HWY_NOINLINE void TapSums(const TapRun<T>& t, size_t first, size_t last) {
 // Channels [first, last) of the sums (taps, pitch), over all places in order: row by row, a few
 // taps at a time. At the edges some of them see nothing; those places go tap by tap.
 template <class T>
-void WeightGradChannels(const DepthwisePlan& p, const T* x, const T* dy, T* sums, size_t first,
-                        size_t last) {
+void weight_grad_channels(const DepthwisePlan& p, const T* x, const T* dy, T* sums, size_t first,
+                          size_t last) {
   constexpr size_t kTaps = 4;
   const Conv2dShape& s = p.s;
   const size_t oh = s.out_h(), ow = s.out_w(), channels = s.in_c;
@@ -346,20 +335,7 @@ void WeightGradChannels(const DepthwisePlan& p, const T* x, const T* dy, T* sums
             while (end < ow && across(end, k + taps - 1) >= 0) ++end;
             t.x = line + static_cast<size_t>(left) * channels;
             t.count = end - j;
-            switch (taps) {
-              case 1:
-                TapSums<1>(t, first, last);
-                break;
-              case 2:
-                TapSums<2>(t, first, last);
-                break;
-              case 3:
-                TapSums<3>(t, first, last);
-                break;
-              default:
-                TapSums<4>(t, first, last);
-                break;
-            }
+            static_switch<kTaps>(taps, [&]<int N>() EBB_LAMBDA { tap_sums<N>(t, first, last); });
             j = end;
             continue;
           }
@@ -370,7 +346,7 @@ void WeightGradChannels(const DepthwisePlan& p, const T* x, const T* dy, T* sums
             TapRun<T> single = t;
             single.x = line + static_cast<size_t>(seen) * channels;
             single.sums = t.sums + one * p.pitch;
-            TapSums<1>(single, first, last);
+            tap_sums<1>(single, first, last);
           }
           ++j;
         }
@@ -379,39 +355,39 @@ void WeightGradChannels(const DepthwisePlan& p, const T* x, const T* dy, T* sums
   }
 }
 
-inline SeenTap* ThreadList(const DepthwisePlan& p, std::byte* scratch) {
+inline SeenTap* thread_list(const DepthwisePlan& p, std::byte* scratch) {
   return reinterpret_cast<SeenTap*>(scratch + p.filter_bytes +
                                     static_cast<size_t>(pool::thread_index()) * p.list_bytes);
 }
 
 template <class T>
-void DepthwiseForward(const DepthwisePlan& p, const T* x, const T* w, const T* bias, T* y,
-                      std::byte* scratch) {
+void run_forward(const DepthwisePlan& p, const T* x, const T* w, const T* bias, T* y,
+                 std::byte* scratch) {
   T* filter = reinterpret_cast<T*>(scratch);
-  PackFilter(p, w, filter);
+  pack_filter(p, w, filter);
   const size_t row_work = p.s.out_w() * p.s.in_c * (p.taps + 1);
   pool::parallel_for(p.s.batch * p.s.out_h(), 1 + 30000 / (1 + row_work), [&](size_t b, size_t e) {
-    ForwardRows(p, x, filter, bias, y, ThreadList(p, scratch), b, e);
+    forward_rows(p, x, filter, bias, y, thread_list(p, scratch), b, e);
   });
 }
 
 template <class T>
-void DepthwiseInputGrad(const DepthwisePlan& p, const T* dy, const T* w, T* dx,
-                        std::byte* scratch) {
+void run_input_grad(const DepthwisePlan& p, const T* dy, const T* w, T* dx,
+                    std::byte* scratch) {
   T* filter = reinterpret_cast<T*>(scratch);
-  PackFilter(p, w, filter);
+  pack_filter(p, w, filter);
   const size_t row_work = p.s.in_w * p.s.in_c * (p.taps + 1);
   pool::parallel_for(p.s.batch * p.s.in_h, 1 + 30000 / (1 + row_work), [&](size_t b, size_t e) {
-    InputGradRows(p, dy, filter, dx, ThreadList(p, scratch), b, e);
+    input_grad_rows(p, dy, filter, dx, thread_list(p, scratch), b, e);
   });
 }
 
 template <class T>
-void DepthwiseWeightGrad(const DepthwisePlan& p, const T* x, const T* dy, T* dw, bool accumulate,
-                         std::byte* scratch) {
+void run_weight_grad(const DepthwisePlan& p, const T* x, const T* dy, T* dw, bool accumulate,
+                     std::byte* scratch) {
   T* sums = reinterpret_cast<T*>(scratch);
   if (accumulate) {
-    PackFilter(p, dw, sums);
+    pack_filter(p, dw, sums);
   } else {
     std::fill_n(sums, p.taps * p.pitch, T{0});
   }
@@ -420,8 +396,8 @@ void DepthwiseWeightGrad(const DepthwisePlan& p, const T* x, const T* dy, T* dw,
   const size_t parts = work < 60000 ? 1 : std::min(static_cast<size_t>(pool::threads()), lines);
   pool::parallel_for(parts, 1, [&](size_t b, size_t e) {
     for (size_t i = b; i < e; ++i) {
-      WeightGradChannels(p, x, dy, sums, i * lines / parts * line,
-                         std::min(channels, (i + 1) * lines / parts * line));
+      weight_grad_channels(p, x, dy, sums, i * lines / parts * line,
+                           std::min(channels, (i + 1) * lines / parts * line));
     }
   });
   for (size_t c = 0; c < channels; ++c) {
@@ -429,21 +405,21 @@ void DepthwiseWeightGrad(const DepthwisePlan& p, const T* x, const T* dy, T* dw,
   }
 }
 
-#define EBB_DEPTHWISE_FOR(T, NAME)                                                                 \
-  void DepthwiseForward##NAME(const DepthwisePlan& p, const T* x, const T* w, const T* bias, T* y, \
-                              std::byte* scratch) {                                                \
-    DepthwiseForward(p, x, w, bias, y, scratch);                                                   \
-  }                                                                                                \
-  void DepthwiseInputGrad##NAME(const DepthwisePlan& p, const T* dy, const T* w, T* dx,            \
-                                std::byte* scratch) {                                              \
-    DepthwiseInputGrad(p, dy, w, dx, scratch);                                                     \
-  }                                                                                                \
-  void DepthwiseWeightGrad##NAME(const DepthwisePlan& p, const T* x, const T* dy, T* dw,           \
-                                 bool accumulate, std::byte* scratch) {                            \
-    DepthwiseWeightGrad(p, x, dy, dw, accumulate, scratch);                                        \
+#define EBB_DEPTHWISE_FOR(T, suffix)                                                             \
+  void depthwise_forward_##suffix(const DepthwisePlan& p, const T* x, const T* w, const T* bias, \
+                                  T* y, std::byte* scratch) {                                    \
+    run_forward(p, x, w, bias, y, scratch);                                                      \
+  }                                                                                              \
+  void depthwise_input_grad_##suffix(const DepthwisePlan& p, const T* dy, const T* w, T* dx,     \
+                                     std::byte* scratch) {                                       \
+    run_input_grad(p, dy, w, dx, scratch);                                                       \
+  }                                                                                              \
+  void depthwise_weight_grad_##suffix(const DepthwisePlan& p, const T* x, const T* dy, T* dw,    \
+                                      bool accumulate, std::byte* scratch) {                     \
+    run_weight_grad(p, x, dy, dw, accumulate, scratch);                                          \
   }
-EBB_DEPTHWISE_FOR(float, F32)
-EBB_DEPTHWISE_FOR(double, F64)
+EBB_DEPTHWISE_FOR(float, f32)
+EBB_DEPTHWISE_FOR(double, f64)
 #undef EBB_DEPTHWISE_FOR
 
 }  // namespace HWY_NAMESPACE
@@ -453,21 +429,21 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(DepthwiseForwardF32);
-HWY_EXPORT(DepthwiseForwardF64);
-HWY_EXPORT(DepthwiseInputGradF32);
-HWY_EXPORT(DepthwiseInputGradF64);
-HWY_EXPORT(DepthwiseWeightGradF32);
-HWY_EXPORT(DepthwiseWeightGradF64);
+HWY_EXPORT(depthwise_forward_f32);
+HWY_EXPORT(depthwise_forward_f64);
+HWY_EXPORT(depthwise_input_grad_f32);
+HWY_EXPORT(depthwise_input_grad_f64);
+HWY_EXPORT(depthwise_weight_grad_f32);
+HWY_EXPORT(depthwise_weight_grad_f64);
 
 template <class T>
 void depthwise(const Conv2dShape& s, const T* x, const T* w, const T* bias, T* y,
                std::span<std::byte> scratch) {
   const DepthwisePlan plan = plan_depthwise(s, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(DepthwiseForwardF32)(plan, x, w, bias, y, scratch.data());
+    HWY_DYNAMIC_DISPATCH(depthwise_forward_f32)(plan, x, w, bias, y, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(DepthwiseForwardF64)(plan, x, w, bias, y, scratch.data());
+    HWY_DYNAMIC_DISPATCH(depthwise_forward_f64)(plan, x, w, bias, y, scratch.data());
   }
 }
 
@@ -476,9 +452,9 @@ void depthwise_input_grad(const Conv2dShape& s, const T* dy, const T* w, T* dx,
                           std::span<std::byte> scratch) {
   const DepthwisePlan plan = plan_depthwise(s, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(DepthwiseInputGradF32)(plan, dy, w, dx, scratch.data());
+    HWY_DYNAMIC_DISPATCH(depthwise_input_grad_f32)(plan, dy, w, dx, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(DepthwiseInputGradF64)(plan, dy, w, dx, scratch.data());
+    HWY_DYNAMIC_DISPATCH(depthwise_input_grad_f64)(plan, dy, w, dx, scratch.data());
   }
 }
 
@@ -487,9 +463,9 @@ void depthwise_weight_grad(const Conv2dShape& s, const T* x, const T* dy, T* dw,
                            std::span<std::byte> scratch) {
   const DepthwisePlan plan = plan_depthwise(s, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(DepthwiseWeightGradF32)(plan, x, dy, dw, accumulate, scratch.data());
+    HWY_DYNAMIC_DISPATCH(depthwise_weight_grad_f32)(plan, x, dy, dw, accumulate, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(DepthwiseWeightGradF64)(plan, x, dy, dw, accumulate, scratch.data());
+    HWY_DYNAMIC_DISPATCH(depthwise_weight_grad_f64)(plan, x, dy, dw, accumulate, scratch.data());
   }
 }
 

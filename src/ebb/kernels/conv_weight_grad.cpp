@@ -9,8 +9,10 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
 #ifndef EBB_KERNELS_CONV_WEIGHT_GRAD_PLAN_
@@ -44,11 +46,11 @@ inline WeightGradPlan plan_weight_grad(const Conv2dShape& s, std::size_t element
   // copied to an odd number of lines. (At 256 to 1024 bytes copying costs more than it saves.)
   const std::size_t line = 64 / element_bytes;
   if (s.out_c >= 32 * line && s.out_c % (4 * line) == 0)
-    p.dy_pitch = (p.out_c + line - 1) / line * line + line;
+    p.dy_pitch = round_up(p.out_c, line) + line;
   const std::size_t width = (s.kernel_w == 1 ? 2 : 1) * line;
   const std::size_t slack = 4 * line;  // the last place's vectors may reach beyond the patch
   p.patch_bytes = (p.blocks.block_images * p.patch_h * p.patch_w * width + slack) * element_bytes;
-  p.patch_bytes = (p.patch_bytes + 63) / 64 * 64;
+  p.patch_bytes = round_up(p.patch_bytes, 64);
   p.thread_bytes = p.patch_bytes + p.blocks.places() * p.dy_pitch * element_bytes;
   return p;
 }
@@ -77,14 +79,14 @@ struct Chunking {
 };
 
 template <class T>
-Chunking MakeChunking(const WeightGradPlan& p) {
+Chunking make_chunking(const WeightGradPlan& p) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   const Conv2dShape& s = p.s;
   if (p.in_c < lanes && s.dilation_w == 1) return {p.in_c, 1, lanes, lanes, true};
   if (s.kernel_w > 1) {
-    return {lanes, (p.in_c + lanes - 1) / lanes, s.dilation_w * lanes, p.in_c, false};
+    return {lanes, ceil_div(p.in_c, lanes), s.dilation_w * lanes, p.in_c, false};
   }
-  return {2 * lanes, (p.in_c + 2 * lanes - 1) / (2 * lanes), lanes, lanes, false};
+  return {2 * lanes, ceil_div(p.in_c, 2 * lanes), lanes, lanes, false};
 }
 
 // Pieces of memory, asked for a line at a time.
@@ -102,7 +104,7 @@ struct Pieces {
     const size_t bytes = elements * sizeof(T);
     return {at, at + bytes, bytes, pitch * sizeof(T), count};
   }
-  size_t lines() const { return left * ((bytes + 63) / 64); }
+  size_t lines() const { return left * ceil_div(bytes, 64); }
   HWY_INLINE void ask() {
     if (left == 0) return;
     __builtin_prefetch(at, 0, 2);
@@ -122,8 +124,8 @@ struct NextBlock {
   size_t x_lines, dy_lines;  // at a time
 
   void spread(size_t times) {
-    x_lines = (x.lines() + times - 1) / times;
-    dy_lines = (dy.lines() + times - 1) / times;
+    x_lines = ceil_div(x.lines(), times);
+    dy_lines = ceil_div(dy.lines(), times);
   }
   bool any() const { return x_lines + dy_lines != 0; }
   HWY_INLINE void ask() {
@@ -149,8 +151,8 @@ struct GradStretch {
 
 // MR output channels × NV vectors, one chain each over the block's places.
 template <int MR, int NV, class T>
-HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* dw, size_t dw_row,
-                          size_t dw_step) {
+HWY_INLINE void grad_chain(const GradStretch<T>& s, const T* dy, const T* x, T* dw, size_t dw_row,
+                           size_t dw_step) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   V acc[MR][NV];
@@ -170,17 +172,17 @@ HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* d
   tiles::RowsAcross<T> slopes(dy, s.dy_pitch);
   tiles::VectorsApart<NV, T> seen{{}, s.x_col, s.x_col * sizeof(T), 3 * s.x_col * sizeof(T)};
   NextBlock* const next = s.next;
-  tiles::TileFence();
+  tiles::tile_fence();
   for (size_t n = 0; n < s.images; ++n) {
     for (size_t i = 0; i < s.rows; ++i) {
       const T* b = x + n * s.x_image + i * s.x_row;
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) seen.first[v] = b + v * s.x_step;
       if (next != nullptr) next->ask();
-      tiles::TileRun<T>(acc, s.cols, slopes, seen);
+      tiles::tile_run<T>(acc, s.cols, slopes, seen);
     }
   }
-  tiles::TileFence();
+  tiles::tile_fence();
 #pragma GCC unroll 8
   for (int r = 0; r < MR; ++r) {
 #pragma GCC unroll 4
@@ -188,15 +190,15 @@ HWY_INLINE void GradChain(const GradStretch<T>& s, const T* dy, const T* x, T* d
   }
 }
 
-// As GradChain, where only valid[v] elements of vector v belong to dw.
+// As grad_chain, where only valid[v] elements of vector v belong to dw.
 template <int MR, int NV, class T>
-HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw,
-                           const size_t* valid) {
+HWY_NOINLINE void grad_tile(const GradStretch<T>& s, size_t co, const T* x, T* dw,
+                            const size_t* valid) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   bool whole = true;
   for (int v = 0; v < NV; ++v) whole = whole && valid[v] == lanes;
   dw += co * s.dw_row;
-  if (whole) return GradChain<MR, NV, T>(s, s.dy + co, x, dw, s.dw_row, s.dw_step);
+  if (whole) return grad_chain<MR, NV, T>(s, s.dy + co, x, dw, s.dw_row, s.dw_step);
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
   HWY_ALIGN T edge[MR * NV * kMost] = {};
   for (int i = 0; i < MR * NV && !s.from_zero; ++i) {
@@ -204,7 +206,7 @@ HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw
         dw + static_cast<size_t>(i / NV) * s.dw_row + static_cast<size_t>(i % NV) * s.dw_step;
     std::memcpy(edge + static_cast<size_t>(i) * kMost, from, valid[i % NV] * sizeof(T));
   }
-  GradChain<MR, NV, T>(s, s.dy + co, x, edge, NV * kMost, kMost);
+  grad_chain<MR, NV, T>(s, s.dy + co, x, edge, NV * kMost, kMost);
   for (int i = 0; i < MR * NV; ++i) {
     T* to = dw + static_cast<size_t>(i / NV) * s.dw_row + static_cast<size_t>(i % NV) * s.dw_step;
     std::memcpy(to, edge + static_cast<size_t>(i) * kMost, valid[i % NV] * sizeof(T));
@@ -213,31 +215,13 @@ HWY_NOINLINE void GradTile(const GradStretch<T>& s, size_t co, const T* x, T* dw
 
 // `rows` output channels from `co` on, in tiles as even as can be.
 template <int NV, class T>
-void GradColumn(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* dw,
-                const size_t* valid) {
-  constexpr size_t kMost = NV == 3 ? 4 : 6;
-  for (size_t tiles = (rows + kMost - 1) / kMost; tiles > 0; --tiles) {
-    const size_t mr = (rows + tiles - 1) / tiles;
-    switch (mr) {
-      case 1:
-        GradTile<1, NV, T>(s, co, x, dw, valid);
-        break;
-      case 2:
-        GradTile<2, NV, T>(s, co, x, dw, valid);
-        break;
-      case 3:
-        GradTile<3, NV, T>(s, co, x, dw, valid);
-        break;
-      case 4:
-        GradTile<4, NV, T>(s, co, x, dw, valid);
-        break;
-      case 5:
-        if constexpr (NV < 3) GradTile<5, NV, T>(s, co, x, dw, valid);
-        break;
-      default:
-        if constexpr (NV < 3) GradTile<6, NV, T>(s, co, x, dw, valid);
-        break;
-    }
+void grad_column(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* dw,
+                 const size_t* valid) {
+  constexpr int kMost = NV == 3 ? 4 : tiles::kTileRows;
+  for (size_t left = ceil_div(rows, kMost); left > 0; --left) {
+    const size_t mr = ceil_div(rows, left);
+    tiles::static_switch<kMost>(
+        mr, [&]<int MR>() EBB_LAMBDA { grad_tile<MR, NV, T>(s, co, x, dw, valid); });
     co += mr;
     rows -= mr;
   }
@@ -245,8 +229,8 @@ void GradColumn(const GradStretch<T>& s, size_t co, size_t rows, const T* x, T* 
 
 // One tap row of a chunk, for output channels [co, co + rows).
 template <class T>
-void GradRow(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, size_t elements,
-             bool all_alike) {
+void grad_row(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, size_t elements,
+              bool all_alike) {
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   for (size_t v = 0; v < vectors;) {
     const size_t left = vectors - v;
@@ -258,11 +242,11 @@ void GradRow(const GradStretch<T>& s, size_t co, size_t rows, size_t vectors, si
     const T* x = s.x + v * s.x_step;
     T* dw = s.dw + v * s.dw_step;
     if (nv == 3) {
-      GradColumn<3, T>(s, co, rows, x, dw, valid);
+      grad_column<3, T>(s, co, rows, x, dw, valid);
     } else if (nv == 2) {
-      GradColumn<2, T>(s, co, rows, x, dw, valid);
+      grad_column<2, T>(s, co, rows, x, dw, valid);
     } else {
-      GradColumn<1, T>(s, co, rows, x, dw, valid);
+      grad_column<1, T>(s, co, rows, x, dw, valid);
     }
     v += nv;
   }
@@ -274,8 +258,8 @@ struct GradPart {
 };
 
 template <class T>
-NextBlock WhatComes(const WeightGradPlan& p, const Chunking& k, const GradPart& part, const T* x,
-                    const T* dy, size_t index) {
+NextBlock what_comes(const WeightGradPlan& p, const Chunking& k, const GradPart& part, const T* x,
+                     const T* dy, size_t index) {
   if (index + 1 == p.blocks.count()) return {};
   const Conv2dShape& c = p.s;
   const ConvBlock b = p.blocks.at(index), a = p.blocks.at(index + 1);
@@ -291,21 +275,21 @@ NextBlock WhatComes(const WeightGradPlan& p, const Chunking& k, const GradPart& 
   }
   next.dy = Pieces::of(dy + place * c.out_c + part.group * p.out_c + part.co, part.rows, c.out_c,
                        a.places());
-  const size_t tiles = (part.rows + 5) / 6 * (part.chunk_end - part.chunk) * c.kernel_h;
+  const size_t tiles = ceil_div(part.rows, 6) * (part.chunk_end - part.chunk) * c.kernel_h;
   next.spread(std::max<size_t>(1, tiles * b.images * b.rows));
   return next;
 }
 
 template <class T>
-void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* dy, T* dw,
-              bool accumulate, std::byte* scratch, const GradPart& part) {
+void grad_unit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* dy, T* dw,
+               bool accumulate, std::byte* scratch, const GradPart& part) {
   const size_t group = part.group, co = part.co, rows = part.rows;
   const Conv2dShape& c = p.s;
   const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
   std::byte* mine = scratch + static_cast<size_t>(pool::thread_index()) * p.thread_bytes;
   T* patch = reinterpret_cast<T*>(mine);
   T* dy_copy = reinterpret_cast<T*>(mine + p.patch_bytes);
-  FillZero(patch, p.patch_bytes / sizeof(T));
+  fill_zero(patch, p.patch_bytes / sizeof(T));
   const size_t oh = c.out_h(), ow = c.out_w(), image_elements = c.in_h * c.in_w * c.in_c;
   // One-tap windows need no patch where rows of x are short and whole vectors.
   const bool direct = p.inside && !k.few && p.in_c % lanes == 0 && c.in_c * sizeof(T) <= 128;
@@ -322,14 +306,14 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
     s.x_step = k.patch_step;
     const T* block_dy = dy + ((b.image * oh + b.row) * ow + b.col) * c.out_c + group * p.out_c;
     if (p.dy_pitch != 0) {
-      CopyRows(block_dy + co, c.out_c, rows, b.places(), p.dy_pitch, dy_copy);
+      copy_rows(block_dy + co, c.out_c, rows, b.places(), p.dy_pitch, dy_copy);
       s.dy = dy_copy - co;
       s.dy_pitch = p.dy_pitch;
     } else {
       s.dy = block_dy;
       s.dy_pitch = c.out_c;
     }
-    NextBlock next = WhatComes(p, k, part, x, dy, index);
+    NextBlock next = what_comes(p, k, part, x, dy, index);
     s.next = next.any() ? &next : nullptr;
     const ptrdiff_t top =
         static_cast<ptrdiff_t>(b.row * c.stride_h) - static_cast<ptrdiff_t>(c.pad_top);
@@ -337,7 +321,7 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
         static_cast<ptrdiff_t>(b.col * c.stride_w) - static_cast<ptrdiff_t>(c.pad_left);
     for (size_t m = part.chunk; m < part.chunk_end; ++m) {
       const size_t ci = m * k.width, channels = std::min(k.width, p.in_c - ci);
-      const size_t width = k.few ? channels : (channels + lanes - 1) / lanes * lanes;
+      const size_t width = k.few ? channels : round_up(channels, lanes);
       const T* from = x + b.image * image_elements + group * p.in_c + ci;
       size_t pixel = width, row = p.patch_w * width, image = p.patch_h * row;
       const T* base = patch;
@@ -348,8 +332,8 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
         base = from + static_cast<size_t>(top) * row + static_cast<size_t>(left) * pixel;
       } else {
         for (size_t n = 0; n < b.images; ++n) {
-          FillPatch(from + n * image_elements, c.in_h, c.in_w, c.in_c, top, left, p.patch_h,
-                    p.patch_w, channels, width, patch + n * image);
+          fill_patch(from + n * image_elements, c.in_h, c.in_w, c.in_c, top, left, p.patch_h,
+                     p.patch_w, channels, width, patch + n * image);
         }
       }
       s.x_col = c.stride_w * pixel;
@@ -357,30 +341,30 @@ void GradUnit(const WeightGradPlan& p, const Chunking& k, const T* x, const T* d
       s.x_image = image;
       const bool taps = !k.few && c.kernel_w > 1;
       const size_t elements = taps ? channels : k.few ? c.kernel_w * channels : channels;
-      const size_t vectors = taps ? c.kernel_w : (elements + lanes - 1) / lanes;
+      const size_t vectors = taps ? c.kernel_w : ceil_div(elements, lanes);
       for (size_t kh = 0; kh < c.kernel_h; ++kh) {
         s.x = base + kh * c.dilation_h * row;
         s.dw = dw + group * p.out_c * s.dw_row + kh * c.kernel_w * p.in_c + ci;
-        GradRow(s, co, rows, vectors, elements, taps);
+        grad_row(s, co, rows, vectors, elements, taps);
       }
     }
   }
 }
 
 template <class T>
-void WeightGrad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool accumulate,
-                std::byte* scratch) {
-  const Chunking k = MakeChunking<T>(p);
+void run_weight_grad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool accumulate,
+                     std::byte* scratch) {
+  const Chunking k = make_chunking<T>(p);
   const Conv2dShape& s = p.s;
   // Threads share the outputs of a group: `across` parts of the chunks × `down` parts of the output
   // channels, such that the largest part is smallest.
   const size_t work = s.batch * s.out_h() * s.out_w() * s.kernel_h * s.kernel_w * p.in_c * p.out_c;
   const size_t threads = static_cast<size_t>(pool::threads());
-  const size_t wanted = work < 60000 ? 1 : (threads + s.groups - 1) / s.groups;
+  const size_t wanted = work < 60000 ? 1 : ceil_div(threads, s.groups);
   size_t across = 1, down = 1, least = SIZE_MAX;
   for (size_t a = 1; a <= wanted; ++a) {
     const size_t o = wanted / a;
-    const size_t part = (k.chunks + a - 1) / a * ((p.out_c + o - 1) / o);
+    const size_t part = ceil_div(k.chunks, a) * ceil_div(p.out_c, o);
     if (a <= k.chunks && o <= p.out_c && part <= least) {
       across = a;
       down = o;
@@ -392,20 +376,20 @@ void WeightGrad(const WeightGradPlan& p, const T* x, const T* dy, T* dw, bool ac
     for (size_t u = begin; u < end; ++u) {
       const size_t group = u / units, a = u % units % across, o = u % units / across;
       const size_t co = o * p.out_c / down, co_end = (o + 1) * p.out_c / down;
-      GradUnit(p, k, x, dy, dw, accumulate, scratch,
-               {group, a * k.chunks / across, (a + 1) * k.chunks / across, co, co_end - co});
+      grad_unit(p, k, x, dy, dw, accumulate, scratch,
+                {group, a * k.chunks / across, (a + 1) * k.chunks / across, co, co_end - co});
     }
   };
   pool::parallel_for(units * s.groups, work < 60000 ? units * s.groups : 1, body);
 }
 
-void WeightGradF32(const WeightGradPlan& p, const float* x, const float* dy, float* dw,
-                   bool accumulate, std::byte* scratch) {
-  WeightGrad(p, x, dy, dw, accumulate, scratch);
+void weight_grad_f32(const WeightGradPlan& p, const float* x, const float* dy, float* dw,
+                     bool accumulate, std::byte* scratch) {
+  run_weight_grad(p, x, dy, dw, accumulate, scratch);
 }
-void WeightGradF64(const WeightGradPlan& p, const double* x, const double* dy, double* dw,
-                   bool accumulate, std::byte* scratch) {
-  WeightGrad(p, x, dy, dw, accumulate, scratch);
+void weight_grad_f64(const WeightGradPlan& p, const double* x, const double* dy, double* dw,
+                     bool accumulate, std::byte* scratch) {
+  run_weight_grad(p, x, dy, dw, accumulate, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -415,17 +399,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(WeightGradF32);
-HWY_EXPORT(WeightGradF64);
+HWY_EXPORT(weight_grad_f32);
+HWY_EXPORT(weight_grad_f64);
 
 template <class T>
 void weight_grad(const Conv2dShape& shape, const T* x, const T* dy, T* dw, bool accumulate,
                  std::span<std::byte> scratch) {
   const WeightGradPlan plan = plan_weight_grad(shape, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(WeightGradF32)(plan, x, dy, dw, accumulate, scratch.data());
+    HWY_DYNAMIC_DISPATCH(weight_grad_f32)(plan, x, dy, dw, accumulate, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(WeightGradF64)(plan, x, dy, dw, accumulate, scratch.data());
+    HWY_DYNAMIC_DISPATCH(weight_grad_f64)(plan, x, dy, dw, accumulate, scratch.data());
   }
 }
 template void weight_grad<float>(const Conv2dShape&, const float*, const float*, float*, bool,

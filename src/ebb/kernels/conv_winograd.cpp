@@ -9,8 +9,10 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
@@ -49,8 +51,8 @@ inline WinogradPlan plan_winograd(const Correlation& c, std::size_t element_byte
       std::max(kPointsBytes, p.filter_bytes / kFilterParts) / (kPoints * p.width * element_bytes);
   const std::size_t most = std::max<std::size_t>(1, std::min(fit, kTilesAtATime) / kRows) * kRows;
   const auto threads = static_cast<std::size_t>(pool::threads());
-  const std::size_t each = (p.tiles() + threads * most - 1) / (threads * most);  // blocks a thread
-  p.block = round_up((p.tiles() + threads * each - 1) / (threads * each), kRows);
+  const std::size_t each = ceil_div(p.tiles(), threads * most);  // blocks a thread
+  p.block = round_up(ceil_div(p.tiles(), threads * each), kRows);
   // A line more than the tiles take: 36 of them side by side must not meet in one set of the cache.
   p.point = p.block * p.width + line;
   p.made = p.block * kPanelsAtATime * panel + line;
@@ -73,8 +75,8 @@ using namespace ebb::kernels::HWY_NAMESPACE;  // the register tile
 
 // The filters of one panel of dst channels: to[point][src channel][lane].
 template <class T>
-void FilterPanel(const WinogradPlan& p, const CorrelationWeights& at, const T* w, size_t first,
-                 T* to) {
+void filter_panel(const WinogradPlan& p, const CorrelationWeights& at, const T* w, size_t first,
+                  T* to) {
   const hn::ScalableTag<T> d;
   constexpr size_t kMost = kPanelBytes / sizeof(T), kRun = 64 / sizeof(T);
   const size_t lanes = hn::Lanes(d), panel = 2 * lanes, channels = p.c.src_channels;
@@ -107,10 +109,10 @@ void FilterPanel(const WinogradPlan& p, const CorrelationWeights& at, const T* w
     }
     for (size_t c = 0; c < some; ++c) {
       for (size_t o = 0; o < panel; o += lanes) {
-        BothWays<3, 6>(
-            d, [&](int i, int j) EBB_ROW_LAMBDA { return hn::Load(d, taps[c][i * 3 + j] + o); },
+        both_ways<3, 6>(
+            d, [&](int i, int j) EBB_LAMBDA { return hn::Load(d, taps[c][i * 3 + j] + o); },
             FilterAtPoints(),
-            [&](int i, int j, auto u) EBB_ROW_LAMBDA { hn::Store(u, d, points[i * 6 + j] + o); });
+            [&](int i, int j, auto u) EBB_LAMBDA { hn::Store(u, d, points[i * 6 + j] + o); });
       }
       // Whole lines, since those of all points may lie in one set of the cache.
       for (size_t point = 0; point < kPoints; ++point) {
@@ -124,20 +126,20 @@ void FilterPanel(const WinogradPlan& p, const CorrelationWeights& at, const T* w
 
 // The outputs of a tile from its products: `rows` by `cols` of them, for `count` dst channels.
 template <class T>
-void TileFromPoints(const WinogradPlan& p, const T* from, const T* bias, size_t count, T* dst,
-                    size_t rows, size_t cols) {
+void tile_from_points(const WinogradPlan& p, const T* from, const T* bias, size_t count, T* dst,
+                      size_t rows, size_t cols) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  const auto outputs = [&](size_t o, auto n) EBB_ROW_LAMBDA {
+  const auto outputs = [&](size_t o, auto n) EBB_LAMBDA {
     const V start = bias ? load(bias + o, n) : hn::Zero(d);
-    BothWays<6, 4>(
+    both_ways<6, 4>(
         d,
-        [&](int i, int j) EBB_ROW_LAMBDA {
+        [&](int i, int j) EBB_LAMBDA {
           return hn::LoadU(d, from + static_cast<size_t>(i * 6 + j) * p.made + o);
         },
         OutputsFromPoints(),
-        [&](int i, int j, V y) EBB_ROW_LAMBDA {
+        [&](int i, int j, V y) EBB_LAMBDA {
           const auto row = static_cast<size_t>(i), col = static_cast<size_t>(j);
           if (row < rows && col < cols)
             store<T>(hn::Add(y, start), dst + row * p.c.dst_row + col * p.c.dst_col + o, n);
@@ -149,27 +151,16 @@ void TileFromPoints(const WinogradPlan& p, const T* from, const T* bias, size_t 
 }
 
 template <class T>
-HWY_INLINE void ProductRows(size_t rows, size_t kc, const T* a, size_t a_row, const T* b, T* c,
-                            size_t c_row, size_t panel, bool from_zero) {
-  switch (rows) {
-    case 6:
-      return TileAlong<6, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 5:
-      return TileAlong<5, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 4:
-      return TileAlong<4, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 3:
-      return TileAlong<3, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    case 2:
-      return TileAlong<2, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-    default:
-      return TileAlong<1, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
-  }
+HWY_INLINE void product_rows(size_t rows, size_t kc, const T* a, size_t a_row, const T* b, T* c,
+                             size_t c_row, size_t panel, bool from_zero) {
+  static_switch<kTileRows>(rows, [&]<int MR>() EBB_LAMBDA {
+    tile_along<MR, 2, T>(kc, a, a_row, b, panel, c, c_row, panel, from_zero);
+  });
 }
 
 template <class T>
-void WinogradBlocks(const WinogradPlan& p, const T* src, const T* bias, T* dst, std::byte* scratch,
-                    size_t begin, size_t end) {
+void winograd_blocks(const WinogradPlan& p, const T* src, const T* bias, T* dst, std::byte* scratch,
+                     size_t begin, size_t end) {
   const Correlation& c = p.c;
   const T* const filters = reinterpret_cast<const T*>(scratch);
   const T* const zeros = reinterpret_cast<const T*>(scratch + p.filter_bytes);
@@ -177,7 +168,7 @@ void WinogradBlocks(const WinogradPlan& p, const T* src, const T* bias, T* dst, 
                           static_cast<size_t>(pool::thread_index()) * p.thread_bytes;
   T* const points = reinterpret_cast<T*>(mine);
   T* const products = reinterpret_cast<T*>(mine + p.point_bytes);
-  const size_t lanes = TileLanes<T>(), panel = 2 * lanes, together = kPanelsAtATime * panel;
+  const size_t lanes = tile_lanes<T>(), panel = 2 * lanes, together = kPanelsAtATime * panel;
   const size_t in = c.src_channels, panel_elements = kPoints * in * panel;
 
   for (size_t b = begin; b < end; ++b) {
@@ -185,7 +176,7 @@ void WinogradBlocks(const WinogradPlan& p, const T* src, const T* bias, T* dst, 
     for (size_t t = 0; t < tiles; ++t) {
       const T* pixel[kPoints];
       p.of_image.pixels(c, p.of_image.place(first + t), src, zeros, pixel);
-      ToPoints<6>(pixel, in, TileAtPoints(), points + t * p.width, p.point);
+      to_points<6>(pixel, in, TileAtPoints(), points + t * p.width, p.point);
     }
     for (size_t o = 0; o < c.dst_channels; o += together) {
       const size_t outs = std::min(together, c.dst_channels - o);
@@ -195,46 +186,47 @@ void WinogradBlocks(const WinogradPlan& p, const T* src, const T* bias, T* dst, 
             const T* const filter =
                 filters + (o + j) / panel * panel_elements + (point * in + k) * panel;
             for (size_t t = 0; t < tiles; t += kTileRows) {
-              ProductRows(std::min<size_t>(kTileRows, tiles - t), std::min(kChain, in - k),
-                          points + point * p.point + t * p.width + k, p.width, filter,
-                          products + point * p.made + t * together + j, together, panel, k == 0);
+              product_rows(std::min<size_t>(kTileRows, tiles - t), std::min(kChain, in - k),
+                           points + point * p.point + t * p.width + k, p.width, filter,
+                           products + point * p.made + t * together + j, together, panel, k == 0);
             }
           }
         }
       }
       for (size_t t = 0; t < tiles; ++t) {
         const WinogradTiles::Place at = p.of_image.place(first + t);
-        TileFromPoints(p, products + t * together, bias ? bias + o : nullptr, outs,
-                       dst + at.image * c.dst_image + at.row * c.dst_row + at.col * c.dst_col + o,
-                       std::min(kSide, c.dst_h - at.row), std::min(kSide, c.dst_w - at.col));
+        tile_from_points(p, products + t * together, bias ? bias + o : nullptr, outs,
+                         dst + at.image * c.dst_image + at.row * c.dst_row + at.col * c.dst_col + o,
+                         std::min(kSide, c.dst_h - at.row), std::min(kSide, c.dst_w - at.col));
       }
     }
   }
 }
 
 template <class T>
-void Winograd(const WinogradPlan& p, const CorrelationWeights& at, const T* src, const T* w,
-              const T* bias, T* dst, std::byte* scratch) {
-  const size_t panel = 2 * TileLanes<T>(), panels = (p.c.dst_channels + panel - 1) / panel;
+void run_winograd(const WinogradPlan& p, const CorrelationWeights& at, const T* src, const T* w,
+                  const T* bias, T* dst, std::byte* scratch) {
+  const size_t panel = 2 * tile_lanes<T>(), panels = ceil_div(p.c.dst_channels, panel);
   const size_t elements = kPoints * p.c.src_channels * panel;
   pool::parallel_for(panels, 1 + 16384 / elements, [&](size_t b, size_t e) {
     for (size_t i = b; i < e; ++i)
-      FilterPanel(p, at, w, i * panel, reinterpret_cast<T*>(scratch) + i * elements);
+      filter_panel(p, at, w, i * panel, reinterpret_cast<T*>(scratch) + i * elements);
   });
   std::memset(scratch + p.filter_bytes, 0, p.zero_bytes);
-  const size_t blocks = (p.tiles() + p.block - 1) / p.block;
+  const size_t blocks = ceil_div(p.tiles(), p.block);
   const size_t work = p.block * kPoints * p.c.src_channels * p.c.dst_channels;
-  pool::parallel_for(blocks, 1 + 60000 / work,
-                     [&](size_t b, size_t e) { WinogradBlocks(p, src, bias, dst, scratch, b, e); });
+  pool::parallel_for(blocks, 1 + 60000 / work, [&](size_t b, size_t e) {
+    winograd_blocks(p, src, bias, dst, scratch, b, e);
+  });
 }
 
-void WinogradF32(const WinogradPlan& p, const CorrelationWeights& at, const float* src,
-                 const float* w, const float* bias, float* dst, std::byte* scratch) {
-  Winograd(p, at, src, w, bias, dst, scratch);
+void winograd_f32(const WinogradPlan& p, const CorrelationWeights& at, const float* src,
+                  const float* w, const float* bias, float* dst, std::byte* scratch) {
+  run_winograd(p, at, src, w, bias, dst, scratch);
 }
-void WinogradF64(const WinogradPlan& p, const CorrelationWeights& at, const double* src,
-                 const double* w, const double* bias, double* dst, std::byte* scratch) {
-  Winograd(p, at, src, w, bias, dst, scratch);
+void winograd_f64(const WinogradPlan& p, const CorrelationWeights& at, const double* src,
+                  const double* w, const double* bias, double* dst, std::byte* scratch) {
+  run_winograd(p, at, src, w, bias, dst, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -244,8 +236,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(WinogradF32);
-HWY_EXPORT(WinogradF64);
+HWY_EXPORT(winograd_f32);
+HWY_EXPORT(winograd_f64);
 
 bool by_winograd(const Correlation& c) {
   const bool kind = c.groups == 1 && c.taps_h == 3 && c.taps_w == 3 && c.stride_h == 1 &&
@@ -275,9 +267,9 @@ void winograd(const Correlation& c, const CorrelationWeights& at, const T* src, 
   if (c.images == 0) return;
   const WinogradPlan plan = plan_winograd(c, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(WinogradF32)(plan, at, src, w, bias, dst, scratch.data());
+    HWY_DYNAMIC_DISPATCH(winograd_f32)(plan, at, src, w, bias, dst, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(WinogradF64)(plan, at, src, w, bias, dst, scratch.data());
+    HWY_DYNAMIC_DISPATCH(winograd_f64)(plan, at, src, w, bias, dst, scratch.data());
   }
 }
 

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <span>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_correlate.hpp"
 
 namespace ebb::kernels::conv {
@@ -57,7 +58,7 @@ struct WinogradTiles {
   std::size_t down, across;
 
   explicit WinogradTiles(const Correlation& c)
-      : down((c.dst_h + kSide - 1) / kSide), across((c.dst_w + kSide - 1) / kSide) {}
+      : down(ceil_div(c.dst_h, kSide)), across(ceil_div(c.dst_w, kSide)) {}
   std::size_t count() const { return down * across; }  // of an image
 
   struct Place {

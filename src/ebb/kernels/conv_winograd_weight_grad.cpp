@@ -7,10 +7,12 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
 #include "ebb/kernels/conv_winograd.hpp"
 #include "ebb/kernels/copy.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
@@ -40,8 +42,8 @@ struct WinogradGradPlan {
 inline WinogradGradPlan plan_winograd_grad(const Correlation& c, std::size_t element_bytes) {
   WinogradGradPlan p{.c = c, .of_image = WinogradTiles(c)};
   const std::size_t tiles = p.of_image.count(), line = 64 / element_bytes;
-  p.runs = (tiles + kMostTiles - 1) / kMostTiles;
-  p.run = (tiles + p.runs - 1) / p.runs;
+  p.runs = ceil_div(tiles, kMostTiles);
+  p.run = ceil_div(tiles, p.runs);
   p.src_width = round_up(c.src_channels, line);
   p.dst_width = round_up(c.dst_channels, line);
   // A line more than the tiles take: 36 of them side by side must not meet in one set of the cache.
@@ -85,8 +87,8 @@ struct WinogradGradScratch {
 // Tiles [begin, end) of a group of runs, `first` the group's first run: they and their gradients at
 // the points.
 template <class T>
-void GradTiles(const WinogradGradPlan& p, const T* src, const T* ddst, size_t first,
-               std::byte* scratch, size_t begin, size_t end) {
+void grad_tiles(const WinogradGradPlan& p, const T* src, const T* ddst, size_t first,
+                std::byte* scratch, size_t begin, size_t end) {
   const Correlation& c = p.c;
   const WinogradGradScratch<T> to(p, scratch);
   for (size_t i = begin; i < end; ++i) {
@@ -96,47 +98,36 @@ void GradTiles(const WinogradGradPlan& p, const T* src, const T* ddst, size_t fi
     const WinogradTiles::Place at = p.of_image.place(image * p.of_image.count() + in_image);
     const T* pixel[kPoints];
     p.of_image.pixels(c, at, src, to.zeros, pixel);
-    ToPoints<6>(pixel, c.src_channels, TileAtPoints(),
-                to.src + run * kPoints * p.src_point + t * p.src_width, p.src_point);
+    to_points<6>(pixel, c.src_channels, TileAtPoints(),
+                 to.src + run * kPoints * p.src_point + t * p.src_width, p.src_point);
     for (size_t k = 0; k < kSide * kSide; ++k) {
       const size_t h = at.row + k / kSide, w = at.col + k % kSide;
       pixel[k] = h < c.dst_h && w < c.dst_w
                      ? ddst + image * c.dst_image + h * c.dst_row + w * c.dst_col
                      : to.zeros;
     }
-    ToPoints<4>(pixel, c.dst_channels, GradientsAtPoints(),
-                to.dst + run * kPoints * p.dst_point + t * p.dst_width, p.dst_point);
+    to_points<4>(pixel, c.dst_channels, GradientsAtPoints(),
+                 to.dst + run * kPoints * p.dst_point + t * p.dst_width, p.dst_point);
   }
 }
 
 template <class T>
-HWY_INLINE void GradProducts(size_t rows, size_t tiles, const T* a, size_t a_k, const T* b,
-                             size_t b_k, T* c, size_t c_row, size_t panel) {
-  switch (rows) {
-    case 6:
-      return TileAcross<6, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 5:
-      return TileAcross<5, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 4:
-      return TileAcross<4, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 3:
-      return TileAcross<3, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    case 2:
-      return TileAcross<2, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-    default:
-      return TileAcross<1, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
-  }
+HWY_INLINE void grad_products(size_t rows, size_t tiles, const T* a, size_t a_k, const T* b,
+                              size_t b_k, T* c, size_t c_row, size_t panel) {
+  static_switch<kTileRows>(rows, [&]<int MR>() EBB_LAMBDA {
+    tile_across<MR, 2, T>(tiles, a, a_k, b, b_k, c, c_row, panel, true);
+  });
 }
 
 // Adds a group of runs, `first` the first of them, to the filters' gradient: one block of it.
 template <class T>
-void GradBlock(const WinogradGradPlan& p, size_t first, size_t runs, size_t block,
-               std::byte* scratch, T* dw) {
+void grad_block(const WinogradGradPlan& p, size_t first, size_t runs, size_t block,
+                std::byte* scratch, T* dw) {
   const Correlation& c = p.c;
   const WinogradGradScratch<T> from(p, scratch);
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), panel = 2 * lanes;
-  const size_t rows = (c.dst_channels + kOuts - 1) / kOuts;
+  const size_t rows = ceil_div(c.dst_channels, kOuts);
   const size_t o0 = block % rows * kOuts, c0 = block / rows * p.block;
   const size_t outs = std::min(kOuts, c.dst_channels - o0);
   const size_t ins = std::min(p.block, c.src_channels - c0);
@@ -149,21 +140,21 @@ void GradBlock(const WinogradGradPlan& p, size_t first, size_t runs, size_t bloc
       T* const made = from.products + point * p.made;
       for (size_t i = 0; i < ins; i += panel) {
         for (size_t o = 0; o < outs; o += kTileRows)
-          GradProducts(std::min<size_t>(kTileRows, outs - o), tiles, gradients + o, p.dst_width,
-                       pixels + i, p.src_width, made + o * p.block + i, p.block, panel);
+          grad_products(std::min<size_t>(kTileRows, outs - o), tiles, gradients + o, p.dst_width,
+                        pixels + i, p.src_width, made + o * p.block + i, p.block, panel);
       }
     }
     for (size_t o = 0; o < outs; ++o) {
       T* const filter = dw + (o0 + o) * 9 * c.src_channels + c0;
-      const auto add = [&](size_t i, auto n) EBB_ROW_LAMBDA {
-        BothWays<6, 3>(
+      const auto add = [&](size_t i, auto n) EBB_LAMBDA {
+        both_ways<6, 3>(
             d,
-            [&](int row, int col) EBB_ROW_LAMBDA {
+            [&](int row, int col) EBB_LAMBDA {
               const auto point = static_cast<size_t>(row * 6 + col);
               return hn::LoadU(d, from.products + point * p.made + o * p.block + i);
             },
             TapsFromPoints(),
-            [&](int row, int col, auto g) EBB_ROW_LAMBDA {
+            [&](int row, int col, auto g) EBB_LAMBDA {
               T* const at = filter + static_cast<size_t>(row * 3 + col) * c.src_channels + i;
               store<T>(hn::Add(load(at, n), g), at, n);
             });
@@ -176,30 +167,30 @@ void GradBlock(const WinogradGradPlan& p, size_t first, size_t runs, size_t bloc
 }
 
 template <class T>
-void WinogradGrad(const WinogradGradPlan& p, const T* src, const T* ddst, T* dw,
-                  std::byte* scratch) {
+void run_winograd_grad(const WinogradGradPlan& p, const T* src, const T* ddst, T* dw,
+                       std::byte* scratch) {
   const Correlation& c = p.c;
   std::memset(scratch, 0, p.zero_bytes);
   const size_t all = c.images * p.runs;
   const size_t blocks =
-      ((c.dst_channels + kOuts - 1) / kOuts) * ((c.src_channels + p.block - 1) / p.block);
+      ceil_div(c.dst_channels, kOuts) * ceil_div(c.src_channels, p.block);
   for (size_t first = 0; first < all; first += p.group) {
     const size_t runs = std::min(p.group, all - first);
     pool::parallel_for(runs * p.run, 1 + 4096 / (c.src_channels + c.dst_channels),
-                       [&](size_t b, size_t e) { GradTiles(p, src, ddst, first, scratch, b, e); });
+                       [&](size_t b, size_t e) { grad_tiles(p, src, ddst, first, scratch, b, e); });
     pool::parallel_for(blocks, 1, [&](size_t b, size_t e) {
-      for (size_t i = b; i < e; ++i) GradBlock(p, first, runs, i, scratch, dw);
+      for (size_t i = b; i < e; ++i) grad_block(p, first, runs, i, scratch, dw);
     });
   }
 }
 
-void WinogradGradF32(const WinogradGradPlan& p, const float* src, const float* ddst, float* dw,
-                     std::byte* scratch) {
-  WinogradGrad(p, src, ddst, dw, scratch);
+void winograd_grad_f32(const WinogradGradPlan& p, const float* src, const float* ddst, float* dw,
+                       std::byte* scratch) {
+  run_winograd_grad(p, src, ddst, dw, scratch);
 }
-void WinogradGradF64(const WinogradGradPlan& p, const double* src, const double* ddst, double* dw,
-                     std::byte* scratch) {
-  WinogradGrad(p, src, ddst, dw, scratch);
+void winograd_grad_f64(const WinogradGradPlan& p, const double* src, const double* ddst, double* dw,
+                       std::byte* scratch) {
+  run_winograd_grad(p, src, ddst, dw, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -209,13 +200,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(WinogradGradF32);
-HWY_EXPORT(WinogradGradF64);
+HWY_EXPORT(winograd_grad_f32);
+HWY_EXPORT(winograd_grad_f64);
 
 WinogradWork WinogradWork::weight_grad(const Correlation& c) {
   // Short sums and ways across memory; and what takes as long as a filter's way back.
   constexpr double kSlower = 1.3, kBack = 250;
-  const std::size_t runs = (WinogradTiles(c).count() + kMostTiles - 1) / kMostTiles;
+  const std::size_t runs = ceil_div(WinogradTiles(c).count(), kMostTiles);
   return {kSlower * forward(c).image + kBack * static_cast<double>(runs * c.src_channels) *
                                            static_cast<double>(c.dst_channels),
           0};
@@ -228,9 +219,9 @@ void winograd_weight_grad(const Correlation& c, const T* src, const T* ddst, T* 
   if (c.images == 0) return;
   const WinogradGradPlan plan = plan_winograd_grad(c, sizeof(T));
   if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(WinogradGradF32)(plan, src, ddst, dw, scratch.data());
+    HWY_DYNAMIC_DISPATCH(winograd_grad_f32)(plan, src, ddst, dw, scratch.data());
   } else {
-    HWY_DYNAMIC_DISPATCH(WinogradGradF64)(plan, src, ddst, dw, scratch.data());
+    HWY_DYNAMIC_DISPATCH(winograd_grad_f64)(plan, src, ddst, dw, scratch.data());
   }
 }
 

@@ -17,10 +17,10 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// LoadHalf: Lanes(d) values from p, widened. HalfBits: v narrowed, as the bits of the type that the
-// pointer names. d is a tag of floats.
+// load_half: Lanes(d) values from p, widened. half_bits: v narrowed, as the bits of the type that
+// the pointer names. d is a tag of floats.
 template <class D>
-HWY_INLINE hn::Vec<D> LoadHalf(D d, const bf16* p) {
+HWY_INLINE hn::Vec<D> load_half(D d, const bf16* p) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p));
@@ -29,7 +29,7 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const bf16* p) {
 
 // The bits of bf16 in the upper halves of the lanes; what is below them does not count.
 template <class D>
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToUpperHalf(D, hn::Vec<D> v) {
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> round_to_upper_half(D, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
@@ -39,17 +39,17 @@ HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundToUpperHalf(D, hn::Vec<D> v) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D d, hn::Vec<D> v, const bf16*) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> half_bits(D d, hn::Vec<D> v, const bf16*) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToSigned<D> di;
-  const auto result = hn::ShiftRight<16>(RoundToUpperHalf(d, v));
+  const auto result = hn::ShiftRight<16>(round_to_upper_half(d, v));
   return hn::DemoteTo(d16, hn::BitCast(di, result));
 }
 
 // A whole vector of bf16 as two of floats, the even elements and the odd ones, and back. Where the
 // order of lanes is of no account this takes half the steps: nothing moves from lane to lane.
 template <class D>
-HWY_INLINE void LoadEvenOdd(D d, const bf16* p, hn::Vec<D>& even, hn::Vec<D>& odd) {
+HWY_INLINE void load_even_odd(D d, const bf16* p, hn::Vec<D>& even, hn::Vec<D>& odd) {
   const hn::RebindToUnsigned<D> du;
   const hn::Repartition<std::uint16_t, D> d16;
   const auto both =
@@ -59,23 +59,23 @@ HWY_INLINE void LoadEvenOdd(D d, const bf16* p, hn::Vec<D>& even, hn::Vec<D>& od
 }
 
 template <class D>
-HWY_INLINE hn::Vec<hn::Repartition<std::uint16_t, D>> EvenOddBits(D d, hn::Vec<D> even,
-                                                                  hn::Vec<D> odd) {
+HWY_INLINE hn::Vec<hn::Repartition<std::uint16_t, D>> even_odd_bits(D d, hn::Vec<D> even,
+                                                                    hn::Vec<D> odd) {
   const hn::Repartition<std::uint16_t, D> d16;
-  return hn::OddEven(hn::BitCast(d16, RoundToUpperHalf(d, odd)),
-                     hn::BitCast(d16, hn::ShiftRight<16>(RoundToUpperHalf(d, even))));
+  return hn::OddEven(hn::BitCast(d16, round_to_upper_half(d, odd)),
+                     hn::BitCast(d16, hn::ShiftRight<16>(round_to_upper_half(d, even))));
 }
 
 #if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86 && !defined(HWY_DISABLE_F16C)
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadHalf(D d, const f16* p) {
+HWY_INLINE hn::Vec<D> load_half(D d, const f16* p) {
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
 }
 
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D, hn::Vec<D> v, const f16*) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> half_bits(D, hn::Vec<D> v, const f16*) {
   const hn::Rebind<hwy::float16_t, D> d16;
   return hn::BitCast(hn::Rebind<std::uint16_t, D>(), hn::DemoteTo(d16, v));
 }
@@ -83,7 +83,7 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D, hn::Vec<D> v, const
 #else
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadHalf(D d, const f16* p) {
+HWY_INLINE hn::Vec<D> load_half(D d, const f16* p) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -103,7 +103,7 @@ HWY_INLINE hn::Vec<D> LoadHalf(D d, const f16* p) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D d, hn::Vec<D> v, const f16*) {
+HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> half_bits(D d, hn::Vec<D> v, const f16*) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> du;
   const hn::RebindToSigned<D> di;
@@ -127,37 +127,37 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> HalfBits(D d, hn::Vec<D> v, con
 #endif
 
 template <class D, class Half>
-HWY_INLINE void StoreHalf(hn::Vec<D> v, D d, Half* p) {
+HWY_INLINE void store_half(hn::Vec<D> v, D d, Half* p) {
   const hn::Rebind<std::uint16_t, D> d16;
-  hn::StoreU(HalfBits(d, v, p), d16, reinterpret_cast<std::uint16_t*>(p));
+  hn::StoreU(half_bits(d, v, p), d16, reinterpret_cast<std::uint16_t*>(p));
 }
 
 // n values widened into a buffer of floats, and back. The last few go through the same vectors.
 template <class Half>
-HWY_INLINE void WidenBlock(const Half* from, float* to, std::size_t n) {
+HWY_INLINE void widen_block(const Half* from, float* to, std::size_t n) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(LoadHalf(d, from + i), d, to + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(load_half(d, from + i), d, to + i);
   if (i == n) return;
   Half in[hn::MaxLanes(d)] = {};
   HWY_ALIGN float out[hn::MaxLanes(d)];
   for (std::size_t k = 0; i + k < n; ++k) in[k] = from[i + k];
-  hn::Store(LoadHalf(d, in), d, out);
+  hn::Store(load_half(d, in), d, out);
   for (std::size_t k = 0; i + k < n; ++k) to[i + k] = out[k];
 }
 
 template <class Half>
-HWY_INLINE void NarrowBlock(const float* from, Half* to, std::size_t n) {
+HWY_INLINE void narrow_block(const float* from, Half* to, std::size_t n) {
   const hn::ScalableTag<float> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
-  for (; i + lanes <= n; i += lanes) StoreHalf(hn::LoadU(d, from + i), d, to + i);
+  for (; i + lanes <= n; i += lanes) store_half(hn::LoadU(d, from + i), d, to + i);
   if (i == n) return;
   HWY_ALIGN float in[hn::MaxLanes(d)] = {};
   Half out[hn::MaxLanes(d)];
   for (std::size_t k = 0; i + k < n; ++k) in[k] = from[i + k];
-  StoreHalf(hn::Load(d, in), d, out);
+  store_half(hn::Load(d, in), d, out);
   for (std::size_t k = 0; i + k < n; ++k) to[i + k] = out[k];
 }
 

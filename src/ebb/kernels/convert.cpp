@@ -7,6 +7,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/element.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/convert.cpp"
@@ -25,9 +26,9 @@ inline constexpr bool kHalf = map::kIsHalf<T>;
 
 // One value. The vector loops below give the same bits.
 template <class To, class From>
-HWY_INLINE To ConvertOne(From v) {
+HWY_INLINE To convert_one(From v) {
   if constexpr (kHalf<From>) {
-    return ConvertOne<To>(to_float(v));
+    return convert_one<To>(to_float(v));
   } else if constexpr (std::is_same_v<To, bf16>) {
     return to_bf16(static_cast<float>(v));
   } else if constexpr (std::is_same_v<To, f16>) {
@@ -46,22 +47,22 @@ HWY_INLINE To ConvertOne(From v) {
 }
 
 // Lanes(d) values of To from p, by vectors; d is the tag of the wider side.
-HWY_INLINE void ConvertVector(const float* from, double* to) {
+HWY_INLINE void convert_vector(const float* from, double* to) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> df;
   hn::StoreU(hn::PromoteTo(d, hn::LoadU(df, from)), d, to);
 }
-HWY_INLINE void ConvertVector(const double* from, float* to) {
+HWY_INLINE void convert_vector(const double* from, float* to) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> df;
   hn::StoreU(hn::DemoteTo(df, hn::LoadU(d, from)), df, to);
 }
-HWY_INLINE void ConvertVector(const std::int32_t* from, float* to) {
+HWY_INLINE void convert_vector(const std::int32_t* from, float* to) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   hn::StoreU(hn::ConvertTo(d, hn::LoadU(di, from)), d, to);
 }
-HWY_INLINE void ConvertVector(const float* from, std::int32_t* to) {
+HWY_INLINE void convert_vector(const float* from, std::int32_t* to) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
   const auto v = hn::LoadU(d, from);
@@ -85,7 +86,7 @@ inline constexpr bool kByMap = (std::is_same_v<From, float> && kHalf<To>) ||
                                (kHalf<From> && std::is_same_v<To, float>);
 
 template <class From, class To>
-void ConvertTyped(const From* from, To* to, std::size_t n) {
+void convert_typed(const From* from, To* to, std::size_t n) {
   std::size_t i = 0;
   if constexpr (std::is_same_v<From, To>) {
     if (n != 0) std::memcpy(to, from, n * sizeof(To));
@@ -93,32 +94,32 @@ void ConvertTyped(const From* from, To* to, std::size_t n) {
   } else if constexpr (kByVectors<From, To>) {
     constexpr std::size_t kWider = sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To);
     const std::size_t lanes = hn::Lanes(hn::ScalableTag<std::uint8_t>()) / kWider;
-    for (; i + lanes <= n; i += lanes) ConvertVector(from + i, to + i);
+    for (; i + lanes <= n; i += lanes) convert_vector(from + i, to + i);
   }
-  for (; i < n; ++i) to[i] = ConvertOne<To>(from[i]);
+  for (; i < n; ++i) to[i] = convert_one<To>(from[i]);
 }
 
 // Large outputs go past the caches.
 template <class From, class To>
-void ConvertLarge(const From* from, To* to, std::size_t n) {
-  map::InBlocks(to, n, true, [&](std::size_t i, std::size_t m, To* p) {
-    ConvertTyped<From, To>(from + i, p, m);
+void convert_large(const From* from, To* to, std::size_t n) {
+  map::in_blocks(to, n, true, [&](std::size_t i, std::size_t m, To* p) {
+    convert_typed<From, To>(from + i, p, m);
   });
 }
 
 template <class From>
-void ConvertFrom(const From* from, Element to_element, void* to, std::size_t begin,
-                 std::size_t end, bool stream) {
+void convert_from(const From* from, Element to_element, void* to, std::size_t begin,
+                  std::size_t end, bool stream) {
   const auto go = [&]<class To>(To* first) HWY_ATTR {
     if constexpr (kByMap<From, To>) {
-      map::Map<kWide>(
-          first + begin, end - begin, stream, [](auto, auto v) EBB_MAP_LAMBDA { return v; },
+      map::apply<kWide>(
+          first + begin, end - begin, stream, [](auto, auto v) EBB_LAMBDA { return v; },
           map::Array<From>{from + begin});
     } else {
       if constexpr (kByVectors<From, To>) {
-        if (stream) return ConvertLarge<From, To>(from + begin, first + begin, end - begin);
+        if (stream) return convert_large<From, To>(from + begin, first + begin, end - begin);
       }
-      ConvertTyped<From, To>(from + begin, first + begin, end - begin);
+      convert_typed<From, To>(from + begin, first + begin, end - begin);
     }
   };
   switch (to_element) {
@@ -133,10 +134,10 @@ void ConvertFrom(const From* from, Element to_element, void* to, std::size_t beg
   }
 }
 
-void ConvertRange(Element from_element, const void* from, Element to_element, void* to,
-                  std::size_t begin, std::size_t end, bool stream) {
+void convert_range(Element from_element, const void* from, Element to_element, void* to,
+                   std::size_t begin, std::size_t end, bool stream) {
   const auto go = [&]<class From>(const From* first) {
-    ConvertFrom<From>(first, to_element, to, begin, end, stream);
+    convert_from<From>(first, to_element, to, begin, end, stream);
   };
   switch (from_element) {
     case Element::f32: return go(static_cast<const float*>(from));
@@ -156,13 +157,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::kernels {
-HWY_EXPORT(ConvertRange);
+HWY_EXPORT(convert_range);
 
 template <class From, class To>
 void convert(const From* from, To* to, std::size_t n) {
   const bool stream = n * sizeof(To) >= kStreamBytes;
   pool::parallel_for(n, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(ConvertRange)
+    HWY_DYNAMIC_DISPATCH(convert_range)
     (element_of<From>(), from, element_of<To>(), to, begin, end, stream);
   });
 }

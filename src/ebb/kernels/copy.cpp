@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/element.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -22,18 +24,8 @@ struct Bytes16 {
 
 template <class F>
 void with_element(std::size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    case 8:
-      return f(std::uint64_t{});
-    default:
-      return f(Bytes16{});
-  }
+  if (bytes == sizeof(Bytes16)) return f(Bytes16{});
+  with_bits(bytes, f);
 }
 
 // Elements may lie at any byte: a run of small ones is moved as one large one.
@@ -144,7 +136,7 @@ void copy_runs(Walk walk, std::int64_t run, const std::byte* from, std::byte* to
     });
     return;
   }
-  const std::int64_t pieces = (run + kChunk - 1) / kChunk;
+  const std::int64_t pieces = ceil_div(run, kChunk);
   const auto count = static_cast<std::size_t>(walk.size() * pieces);
   pool::parallel_for(count, kPart / kChunk, [&](std::size_t b, std::size_t e) {
     for (; b < e; ++b) {
@@ -207,8 +199,8 @@ void copy_transposed(Walk walk, int t, const std::byte* from, std::byte* to) {
   const Inner columns(walk);
   const std::int64_t rows = walk.dim[t], to_step = walk.to[t];
   drop(walk, t);
-  const std::int64_t tiles_down = (rows + kSide - 1) / kSide;
-  const std::int64_t tiles_across = (columns.dim + kSide - 1) / kSide;
+  const std::int64_t tiles_down = ceil_div(rows, kSide);
+  const std::int64_t tiles_across = ceil_div(columns.dim, kSide);
   const std::int64_t tiles = tiles_down * tiles_across;
   const auto tile_bytes =
       static_cast<std::size_t>(std::min(rows, kSide) * std::min(columns.dim, kSide) * kSize);
@@ -276,7 +268,7 @@ void copy_strided(Walk walk, const std::byte* from, std::byte* to) {
   const bool past = static_cast<std::size_t>(walk.size() * kSize) >= kStreamBytes;
   const Inner all(walk);
   const std::int64_t piece = std::min(all.dim, kChunk / kSize);
-  const std::int64_t pieces = (all.dim + piece - 1) / piece;
+  const std::int64_t pieces = ceil_div(all.dim, piece);
   const bool one_value = all.from == 0 && all.to == kSize;
   const auto grain = std::max<std::size_t>(1, kPart / static_cast<std::size_t>(piece * kSize));
   pool::parallel_for(static_cast<std::size_t>(walk.size() * pieces), grain,

@@ -5,7 +5,8 @@
 #include <cstdint>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/dropout.cpp"
@@ -37,7 +38,7 @@ template <class T, class Amount>
 void apply_mask(const T* x, T* y, const std::uint16_t* draws, std::size_t n, std::int32_t threshold,
                 T scale) {
   const auto vscale = hn::Set(RowTag<T>(), scale);
-  each_vector<T, Amount>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T, Amount>(n, [&](std::size_t i, auto amount) EBB_LAMBDA {
     if (i % (64 / sizeof(T)) == 0) fetch_after(x + i);
     const auto kept = keep<T>(draws + i, threshold);
     store<T>(hn::And(hn::Mul(load(x + i, amount), vscale), kept), y + i, amount);
@@ -59,7 +60,7 @@ void dropout_part(const T* x, T* y, std::size_t n, std::int32_t threshold, T sca
       apply_mask<T, Whole>(x + first, y + first, halves + skip, end - first, threshold, scale);
     }
   };
-  each_words(draws, (odd + n + 1) / 2, body);
+  each_words(draws, ceil_div(odd + n, 2), body);
   if (stream) hwy::FlushStream();
 }
 

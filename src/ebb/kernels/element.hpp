@@ -23,10 +23,19 @@ constexpr Element element_of() {
   if constexpr (std::is_same_v<T, bool>) return Element::boolean;
 }
 
-// Elements of work that stay in the calling thread: below it a fork costs more than it brings.
-inline constexpr std::size_t kGrain = 32768;
-
-// Outputs from this size on are stored past the caches: they would not stay there anyway.
-inline constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
+// f(E{}), E the unsigned integer of 1, 2, 4 or 8 bytes: elements that are only moved.
+template <class F>
+void with_bits(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(std::uint8_t{});
+    case 2:
+      return f(std::uint16_t{});
+    case 4:
+      return f(std::uint32_t{});
+    default:
+      return f(std::uint64_t{});
+  }
+}
 
 }  // namespace ebb::kernels

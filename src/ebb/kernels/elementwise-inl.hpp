@@ -16,6 +16,8 @@
 #include <type_traits>
 
 #include "ebb/kernels/convert-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 #include "ebb/kernels/wide-inl.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -24,10 +26,6 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE::map {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A lambda takes on neither the target nor the inlining of the function around it.
-#undef EBB_MAP_LAMBDA
-#define EBB_MAP_LAMBDA HWY_ATTR __attribute__((always_inline))
-
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
 template <class T>  // the type of the lanes in which elements of T are computed
@@ -35,39 +33,39 @@ using LaneFor = std::conditional_t<kIsHalf<T>, float, T>;
 
 // Whole vectors (D plain or wide) of elements in memory.
 template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadWhole(D d, const T* p) {
+HWY_INLINE hn::Vec<D> load_whole(D d, const T* p) {
   if constexpr (kIsHalf<T>) {
-    return LoadHalf(d, p);
+    return load_half(d, p);
   } else {
     return hn::LoadU(d, p);
   }
 }
 template <class D, std::size_t kCount, class T>
-HWY_INLINE Wide<hn::Vec<D>, kCount> LoadWhole(WideTag<D, kCount>, const T* p) {
+HWY_INLINE Wide<hn::Vec<D>, kCount> load_whole(WideTag<D, kCount>, const T* p) {
   Wide<hn::Vec<D>, kCount> r;
-  for (std::size_t k = 0; k < kCount; ++k) r.v[k] = LoadWhole(D(), p + k * hn::Lanes(D()));
+  for (std::size_t k = 0; k < kCount; ++k) r.v[k] = load_whole(D(), p + k * hn::Lanes(D()));
   return r;
 }
 template <class D, class T>
-HWY_INLINE void StoreWhole(hn::Vec<D> v, D d, T* p) {
+HWY_INLINE void store_whole(hn::Vec<D> v, D d, T* p) {
   if constexpr (kIsHalf<T>) {
-    StoreHalf(v, d, p);
+    store_half(v, d, p);
   } else {
     hn::StoreU(v, d, p);
   }
 }
 template <class D, std::size_t kCount, class T>
-HWY_INLINE void StoreWhole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, T* p) {
-  for (std::size_t k = 0; k < kCount; ++k) StoreWhole(v.v[k], D(), p + k * hn::Lanes(D()));
+HWY_INLINE void store_whole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, T* p) {
+  for (std::size_t k = 0; k < kCount; ++k) store_whole(v.v[k], D(), p + k * hn::Lanes(D()));
 }
 // Past the caches; p on a whole vector of T. Two vectors of floats make one of halves.
 template <class D, std::size_t kCount, class T>
-HWY_INLINE void StreamWhole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount> w, T* p) {
+HWY_INLINE void stream_whole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount> w, T* p) {
   if constexpr (kIsHalf<T>) {
     const hn::Repartition<std::uint16_t, D> d16;
     static_assert(kCount % 2 == 0);
     for (std::size_t k = 0; k < kCount; k += 2) {
-      const auto low = HalfBits(D(), v.v[k], p), high = HalfBits(D(), v.v[k + 1], p);
+      const auto low = half_bits(D(), v.v[k], p), high = half_bits(D(), v.v[k + 1], p);
       hn::Stream(hn::Combine(d16, high, low), d16,
                  reinterpret_cast<std::uint16_t*>(p + k * hn::Lanes(D())));
     }
@@ -76,9 +74,9 @@ HWY_INLINE void StreamWhole(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount> w, T*
   }
 }
 template <class D, class T>
-HWY_INLINE void StreamWhole(hn::Vec<D> v, D d, T* p) {
+HWY_INLINE void stream_whole(hn::Vec<D> v, D d, T* p) {
   if constexpr (kIsHalf<T>) {  // half a vector: nothing goes past the caches by halves
-    StoreHalf(v, d, p);
+    store_half(v, d, p);
   } else {
     hn::Stream(v, d, p);
   }
@@ -87,18 +85,18 @@ HWY_INLINE void StreamWhole(hn::Vec<D> v, D d, T* p) {
 // Vectors of bf16 as pairs of even and odd elements: for maps from bf16 to bf16, in which it does
 // not matter in what order the lanes stand.
 template <class D, std::size_t kCount>
-HWY_INLINE Wide<hn::Vec<D>, kCount> LoadPairs(WideTag<D, kCount>, const bf16* p) {
+HWY_INLINE Wide<hn::Vec<D>, kCount> load_pairs(WideTag<D, kCount>, const bf16* p) {
   Wide<hn::Vec<D>, kCount> r;
   for (std::size_t k = 0; k < kCount; k += 2)
-    LoadEvenOdd(D(), p + k * hn::Lanes(D()), r.v[k], r.v[k + 1]);
+    load_even_odd(D(), p + k * hn::Lanes(D()), r.v[k], r.v[k + 1]);
   return r;
 }
 template <class D, std::size_t kCount>
-HWY_INLINE void StorePairs(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, bf16* p, bool stream) {
+HWY_INLINE void store_pairs(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, bf16* p, bool stream) {
   static_assert(kCount % 2 == 0);
   const hn::Repartition<std::uint16_t, D> d16;
   for (std::size_t k = 0; k < kCount; k += 2) {
-    const auto bits = EvenOddBits(D(), v.v[k], v.v[k + 1]);
+    const auto bits = even_odd_bits(D(), v.v[k], v.v[k + 1]);
     auto* to = reinterpret_cast<std::uint16_t*>(p + k * hn::Lanes(D()));
     if (stream) {
       hn::Stream(bits, d16, to);
@@ -108,25 +106,22 @@ HWY_INLINE void StorePairs(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, bf16*
   }
 }
 
-// The first n lanes from p, zeros above. Touches no byte past n.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadPart(D d, const T* p, std::size_t n) {
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
-  if constexpr (sizeof(T) >= 4) return hn::MaskedLoad(hn::FirstN(d, n), d, p);
-#endif
-  HWY_ALIGN T lanes[hn::MaxLanes(d)] = {};
-  std::memcpy(lanes, p, n * sizeof(T));
-  return LoadWhole(d, lanes);
+// Parts of vectors, those of 16-bit floats as well.
+using kernels::HWY_NAMESPACE::load_part;
+using kernels::HWY_NAMESPACE::store_part;
+template <class D, class Half>
+  requires kIsHalf<Half>
+HWY_INLINE hn::Vec<D> load_part(D d, const Half* p, std::size_t n) {
+  HWY_ALIGN Half lanes[hn::MaxLanes(d)] = {};
+  std::memcpy(lanes, p, n * sizeof(Half));
+  return load_half(d, lanes);
 }
-
-template <class D, class T>
-HWY_INLINE void StorePart(hn::Vec<D> v, D d, T* p, std::size_t n) {
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
-  if constexpr (sizeof(T) >= 4) return hn::BlendedStore(v, hn::FirstN(d, n), d, p);
-#endif
-  HWY_ALIGN T lanes[hn::MaxLanes(d)];
-  StoreWhole(v, d, lanes);
-  std::memcpy(p, lanes, n * sizeof(T));
+template <class D, class Half>
+  requires kIsHalf<Half>
+HWY_INLINE void store_part(hn::Vec<D> v, D d, Half* p, std::size_t n) {
+  HWY_ALIGN Half lanes[hn::MaxLanes(d)];
+  store_half(v, d, lanes);
+  std::memcpy(p, lanes, n * sizeof(Half));
 }
 
 // Vectors in step for a function of T: several where it has a vector form, as in f32.
@@ -144,15 +139,15 @@ struct Array {
   const T* p;
   template <class D>
   HWY_INLINE VecOf<D> whole(D d, std::size_t i) const {
-    return LoadWhole(d, p + i);
+    return load_whole(d, p + i);
   }
   template <class D>
   HWY_INLINE VecOf<D> pairs(D d, std::size_t i) const {
-    return LoadPairs(d, p + i);
+    return load_pairs(d, p + i);
   }
   template <class D>
   HWY_INLINE hn::Vec<D> part(D d, std::size_t i, std::size_t n) const {
-    return LoadPart(d, p + i, n);
+    return load_part(d, p + i, n);
   }
   // Asks for what comes kAheadBytes after the elements [i, i + n).
   HWY_INLINE void ahead(std::size_t i, std::size_t n) const {
@@ -184,7 +179,7 @@ struct Same {
 // f is long, and f must then take wide vectors. Large outputs (`stream`) take the way past the
 // caches: they would not stay there, and reading them in to be overwritten costs bandwidth.
 template <std::size_t kInStep, class T, class F, class... Operand>
-HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
+HWY_INLINE void apply(T* y, std::size_t n, bool stream, F f, Operand... in) {
   const hn::ScalableTag<LaneFor<T>> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0, stop = 0;
@@ -196,7 +191,7 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
   for (;;) {
     while (i < stop) {
       const std::size_t part = stop - i < lanes ? stop - i : lanes;
-      StorePart(f(d, in.part(d, i, part)...), d, y + i, part);
+      store_part(f(d, in.part(d, i, part)...), d, y + i, part);
       i += part;
     }
     if (stop == n) return;
@@ -206,13 +201,13 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
         if (stream) (in.ahead(i, kInStep * lanes), ...);
         if constexpr ((std::is_same_v<T, bf16> && ... &&
                        std::is_same_v<typename Operand::Element, bf16>)) {
-          StorePairs(f(w, in.pairs(w, i)...), w, y + i, stream);
+          store_pairs(f(w, in.pairs(w, i)...), w, y + i, stream);
         } else {
           const auto v = f(w, in.whole(w, i)...);
           if (stream) {
-            StreamWhole(v, w, y + i);
+            stream_whole(v, w, y + i);
           } else {
-            StoreWhole(v, w, y + i);
+            store_whole(v, w, y + i);
           }
         }
       }
@@ -220,9 +215,9 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
       for (; i + lanes <= n; i += lanes) {
         const auto v = f(d, in.whole(d, i)...);
         if (stream) {
-          StreamWhole(v, d, y + i);
+          stream_whole(v, d, y + i);
         } else {
-          StoreWhole(v, d, y + i);
+          store_whole(v, d, y + i);
         }
       }
     }
@@ -232,16 +227,16 @@ HWY_INLINE void Map(T* y, std::size_t n, bool stream, F f, Operand... in) {
 
 // Two operands, each an array (step 1) or one value (step 0).
 template <std::size_t kInStep, class T, class F>
-HWY_INLINE void Map2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-                     std::size_t n, bool stream, F f) {
+HWY_INLINE void apply2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
+                       std::size_t n, bool stream, F f) {
   const auto one = [](const T* p) -> Same<T> {
     if constexpr (kIsHalf<T>) return {to_float(*p)};
     else return {*p};
   };
-  if (step_a && step_b) return Map<kInStep>(y, n, stream, f, Array<T>{a}, Array<T>{b});
-  if (step_a) return Map<kInStep>(y, n, stream, f, Array<T>{a}, one(b));
-  if (step_b) return Map<kInStep>(y, n, stream, f, one(a), Array<T>{b});
-  Map<kInStep>(y, n, stream, f, one(a), one(b));
+  if (step_a && step_b) return apply<kInStep>(y, n, stream, f, Array<T>{a}, Array<T>{b});
+  if (step_a) return apply<kInStep>(y, n, stream, f, Array<T>{a}, one(b));
+  if (step_b) return apply<kInStep>(y, n, stream, f, one(a), Array<T>{b});
+  apply<kInStep>(y, n, stream, f, one(a), one(b));
 }
 
 // Work that goes through a buffer is done in blocks of this many elements.
@@ -249,7 +244,7 @@ inline constexpr std::size_t kBlock = 512;
 
 // n elements to `to`, past the caches where they lie on whole vectors.
 template <class T>
-HWY_INLINE void StreamBlock(const T* from, T* to, std::size_t n) {
+HWY_INLINE void stream_block(const T* from, T* to, std::size_t n) {
   const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t i = 0;
@@ -260,13 +255,13 @@ HWY_INLINE void StreamBlock(const T* from, T* to, std::size_t n) {
 
 // make(i, m, p) writes elements [i, i + m) to p; with `stream` they go past the caches from there.
 template <class T, class F>
-HWY_INLINE void InBlocks(T* y, std::size_t n, bool stream, F make) {
+HWY_INLINE void in_blocks(T* y, std::size_t n, bool stream, F make) {
   if (!stream) return make(std::size_t{0}, n, y);
   HWY_ALIGN T block[kBlock];
   for (std::size_t i = 0; i < n; i += kBlock) {
     const std::size_t m = n - i < kBlock ? n - i : kBlock;
     make(i, m, block);
-    StreamBlock(block, y + i, m);
+    stream_block(block, y + i, m);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/element.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/elementwise.cpp"
@@ -29,31 +30,31 @@ struct Made : map::Array<T> {
 // A function in two parts, second(v, first(v)), each mapped over a block in turn. A long chain of
 // operations fills the machine's queues with what has to wait; of two halves, more are under way.
 template <class T, class First, class Second>
-HWY_INLINE void MapInTwo(const T* x, T* y, std::size_t n, bool stream, First first, Second second) {
+HWY_INLINE void map_in_two(const T* x, T* y, std::size_t n, bool stream, First first,
+                           Second second) {
   HWY_ALIGN T between[map::kBlock];
   for (std::size_t i = 0; i < n; i += map::kBlock) {
     const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
-    map::Map<kWide>(between, m, false, first, map::Array<T>{x + i});
-    map::Map<kWide>(y + i, m, stream, second, map::Array<T>{x + i}, Made<T>{{between}});
+    map::apply<kWide>(between, m, false, first, map::Array<T>{x + i});
+    map::apply<kWide>(y + i, m, stream, second, map::Array<T>{x + i}, Made<T>{{between}});
   }
 }
 
-// Of whole blocks, Softplus of math-inl.hpp cut where the exponential is done.
+// Of whole blocks, softplus of math-inl.hpp cut where the exponential is done.
 template <class T>
-HWY_INLINE void MapSoftplus(const T* x, T* y, std::size_t n, bool stream) {
+HWY_INLINE void map_softplus(const T* x, T* y, std::size_t n, bool stream) {
   if constexpr (sizeof(T) == 4) {
     if (n >= map::kBlock) {
-      return MapInTwo(
+      return map_in_two(
           x, y, n, stream,
-          [](auto d, auto v) EBB_MAP_LAMBDA { return detail::ExpRaisedNegAbs(d, v); },
-          [](auto d, auto v, auto e) EBB_MAP_LAMBDA {
-            return Add(Max(Zero(d), v), detail::Log1pUnit(d, e));
+          [](auto d, auto v) EBB_LAMBDA { return detail::exp_raised_neg_abs(d, v); },
+          [](auto d, auto v, auto e) EBB_LAMBDA {
+            return Add(Max(Zero(d), v), detail::log1p_unit(d, e));
           });
     }
   }
-  map::Map<map::kStepOf<T>>(
-      y, n, stream, [](auto d, auto v) EBB_MAP_LAMBDA { return Softplus(d, v); },
-      map::Array<T>{x});
+  map::apply<map::kStepOf<T>>(
+      y, n, stream, [](auto d, auto v) EBB_LAMBDA { return softplus(d, v); }, map::Array<T>{x});
 }
 
 // One line for each function: what it gives for the vector v, with tag d and parameters a and b.
@@ -61,30 +62,30 @@ HWY_INLINE void MapSoftplus(const T* x, T* y, std::size_t n, bool stream) {
 #define EBB_UNARY(name, expression) EBB_UNARY_BY(map::kStepOf<T>, name, expression)
 #define EBB_UNARY_SHORT(name, expression) \
   EBB_UNARY_BY((sizeof(T) == 4 ? 2 : 1), name, expression)
-#define EBB_UNARY_BY(in_step, name, expression)                                               \
-  case Unary::name:                                                                           \
-    return map::Map<in_step>(                                                          \
-        y, n, stream,                                                                         \
-        [=](auto d, auto v) EBB_MAP_LAMBDA {                                                  \
-          (void)d;                                                                            \
-          return expression;                                                                  \
-        },                                                                                    \
+#define EBB_UNARY_BY(in_step, name, expression) \
+  case Unary::name:                             \
+    return map::apply<in_step>(                 \
+        y, n, stream,                           \
+        [=](auto d, auto v) EBB_LAMBDA {        \
+          (void)d;                              \
+          return expression;                    \
+        },                                      \
         map::Array<T>{x})
 
 // A whole number as an element, or the last one on its side.
 template <class T>
-T Saturated(double whole) {
+T saturated(double whole) {
   constexpr T least = std::numeric_limits<T>::min(), most = std::numeric_limits<T>::max();
   if (whole >= static_cast<double>(most)) return most;
   return whole <= static_cast<double>(least) ? least : static_cast<T>(whole);
 }
 
 template <class T>
-void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars scalars) {
+void unary_row(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars scalars) {
   T a, b;
   if constexpr (std::is_integral_v<T>) {  // limits
-    a = Saturated<T>(std::ceil(scalars.a));
-    b = Saturated<T>(std::floor(scalars.b));
+    a = saturated<T>(std::ceil(scalars.a));
+    b = saturated<T>(std::floor(scalars.b));
   } else {
     a = static_cast<T>(scalars.a);
     b = static_cast<T>(scalars.b);
@@ -105,36 +106,35 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
         }
         return;
       } else {
-        return map::Map<map::kStepOf<T>>(
-            y, n, stream, [](auto, auto v) EBB_MAP_LAMBDA { return Mul(v, v); },
-            map::Array<T>{x});
+        return map::apply<map::kStepOf<T>>(
+            y, n, stream, [](auto, auto v) EBB_LAMBDA { return Mul(v, v); }, map::Array<T>{x});
       }
     default:
       break;
   }
   if constexpr (std::is_floating_point_v<T>) {
     switch (op) {
-      EBB_UNARY(exp, Exp(d, v));
-      EBB_UNARY_SHORT(log, Log(d, v));
-      EBB_UNARY(log1p, Log1p(d, v));
-      EBB_UNARY(expm1, Expm1(d, v));
+      EBB_UNARY(exp, exp(d, v));
+      EBB_UNARY_SHORT(log, log(d, v));
+      EBB_UNARY(log1p, log1p(d, v));
+      EBB_UNARY(expm1, expm1(d, v));
       EBB_UNARY(sqrt, Sqrt(v));
-      EBB_UNARY(rsqrt, Rsqrt(d, v));
+      EBB_UNARY(rsqrt, rsqrt(d, v));
       EBB_UNARY(reciprocal, Div(Set(d, T(1)), v));
-      EBB_UNARY(sin, Sin(d, v));
-      EBB_UNARY(cos, Cos(d, v));
-      EBB_UNARY_SHORT(tanh, Tanh(d, v));
-      EBB_UNARY(erf, Erf(d, v));
-      EBB_UNARY(sigmoid, Sigmoid(d, v));
+      EBB_UNARY(sin, sin(d, v));
+      EBB_UNARY(cos, cos(d, v));
+      EBB_UNARY_SHORT(tanh, tanh(d, v));
+      EBB_UNARY(erf, erf(d, v));
+      EBB_UNARY(sigmoid, sigmoid(d, v));
       case Unary::softplus:
-        return MapSoftplus(x, y, n, stream);
+        return map_softplus(x, y, n, stream);
       EBB_UNARY(leaky_relu,
                 IfThenElse(Lt(v, Zero(d)), Mul(v, Set(d, a)), v));
       EBB_UNARY(elu, IfThenElse(Lt(v, Zero(d)),
-                                    Mul(Expm1(d, v), Set(d, a)), v));
-      EBB_UNARY(gelu, Gelu(d, v));
-      EBB_UNARY(gelu_tanh, GeluTanh(d, v));
-      EBB_UNARY(silu, Silu(d, v));
+                                    Mul(expm1(d, v), Set(d, a)), v));
+      EBB_UNARY(gelu, gelu(d, v));
+      EBB_UNARY(gelu_tanh, gelu_tanh(d, v));
+      EBB_UNARY(silu, silu(d, v));
       default:
         break;
     }
@@ -146,25 +146,25 @@ void UnaryRow(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars sc
 #undef EBB_UNARY_BY
 
 template <class Half>
-void UnaryHalf(Unary op, const Half* x, Half* y, std::size_t n, Scalars scalars) {
+void unary_half(Unary op, const Half* x, Half* y, std::size_t n, Scalars scalars) {
   HWY_ALIGN float block[map::kBlock];
   for (std::size_t i = 0; i < n; i += map::kBlock) {
     const std::size_t m = n - i < map::kBlock ? n - i : map::kBlock;
-    WidenBlock(x + i, block, m);
-    UnaryRow<float>(op, block, block, m, false, scalars);
-    NarrowBlock(block, y + i, m);
+    widen_block(x + i, block, m);
+    unary_row<float>(op, block, block, m, false, scalars);
+    narrow_block(block, y + i, m);
   }
 }
 
-void UnaryRange(Element element, Unary op, const void* x, void* y, std::size_t begin,
-                std::size_t end, bool stream, Scalars scalars) {
+void unary_range(Element element, Unary op, const void* x, void* y, std::size_t begin,
+                 std::size_t end, bool stream, Scalars scalars) {
   const auto row = [&]<class T>(T*) HWY_ATTR {
     const T* from = static_cast<const T*>(x) + begin;
     T* to = static_cast<T*>(y) + begin;
     if constexpr (sizeof(T) == 2) {
-      UnaryHalf<T>(op, from, to, end - begin, scalars);
+      unary_half<T>(op, from, to, end - begin, scalars);
     } else {
-      UnaryRow<T>(op, from, to, end - begin, stream, scalars);
+      unary_row<T>(op, from, to, end - begin, stream, scalars);
     }
   };
   switch (element) {
@@ -184,13 +184,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::kernels {
-HWY_EXPORT(UnaryRange);
+HWY_EXPORT(unary_range);
 
 template <class T>
 void unary(Unary op, const T* x, T* y, std::size_t n, Scalars scalars) {
   const bool stream = n * sizeof(T) >= kStreamBytes;
   pool::parallel_for(n, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(UnaryRange)(element_of<T>(), op, x, y, begin, end, stream, scalars);
+    HWY_DYNAMIC_DISPATCH(unary_range)(element_of<T>(), op, x, y, begin, end, stream, scalars);
   });
 }
 

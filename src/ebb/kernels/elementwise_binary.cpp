@@ -4,6 +4,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/element.hpp"
 #include "ebb/kernels/elementwise.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/elementwise_binary.cpp"
@@ -30,34 +31,35 @@ struct Row {
 
 // One line for each function: what it gives for the vectors u (of a) and v (of b). 16-bit floats go
 // several vectors in step, for whole vectors of them to store.
-#define EBB_BINARY(name, in_step, expression)                                                 \
-  case Binary::name:                                                                          \
-    return map::Map2<in_step>(a, step_a, b, step_b, y, n, stream,                             \
-                              [](auto d, auto u, auto v) EBB_MAP_LAMBDA {                     \
-                                (void)d;                                                      \
-                                return expression;                                            \
-                              })
+#define EBB_BINARY(name, in_step, expression)                           \
+  case Binary::name:                                                    \
+    return map::apply2<in_step>(a, step_a, b, step_b, y, n, stream,     \
+                                [](auto d, auto u, auto v) EBB_LAMBDA { \
+                                  (void)d;                              \
+                                  return expression;                    \
+                                })
 
 template <class T>
-void FloatRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-              std::size_t n, bool stream) {
+void float_row(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
+               std::size_t n, bool stream) {
   constexpr std::size_t kStep = sizeof(T) == 2 ? kWide : 1;
   switch (op) {
     EBB_BINARY(add, kStep, Add(u, v));
     EBB_BINARY(sub, kStep, Sub(u, v));
     EBB_BINARY(mul, kStep, Mul(u, v));
     EBB_BINARY(div, kStep, Div(u, v));
-    EBB_BINARY(pow, 1, Pow(d, u, v));
+    EBB_BINARY(pow, 1, pow(d, u, v));
     EBB_BINARY(minimum, kStep, IfThenElse(Or(Lt(u, v), IsNaN(u)), u, v));
     EBB_BINARY(maximum, kStep, IfThenElse(Or(Gt(u, v), IsNaN(u)), u, v));
   }
 }
 #undef EBB_BINARY
 
-// Integers are left to the compiler's vectoriser. Arithmetic wraps: it is done unsigned.
-template <class T, class F>
-HWY_INLINE void EachInteger(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-                            std::size_t n, F f) {
+// Integers, comparisons and logic (which write bytes) are simple enough for the compiler's
+// vectoriser.
+template <class T, class R, class F>
+HWY_INLINE void each_pair(const T* a, std::size_t step_a, const T* b, std::size_t step_b, R* y,
+                          std::size_t n, F f) {
   if (step_a && step_b) {
     for (std::size_t i = 0; i < n; ++i) y[i] = f(a[i], b[i]);
   } else if (step_a) {
@@ -67,20 +69,20 @@ HWY_INLINE void EachInteger(const T* a, std::size_t step_a, const T* b, std::siz
     const T u = *a;
     for (std::size_t i = 0; i < n; ++i) y[i] = f(u, b[i]);
   } else {
-    const T both = f(*a, *b);
+    const R both = f(*a, *b);
     for (std::size_t i = 0; i < n; ++i) y[i] = both;
   }
 }
 
+// Arithmetic wraps: it is done unsigned.
 template <class T>
-void IntegerRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
-                std::size_t n) {
+void integer_row(Binary op, const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
+                 std::size_t n) {
   using U = std::make_unsigned_t<T>;
-#define EBB_INTEGER(name, expression)                                                 \
-  case Binary::name:                                                                  \
-    return EachInteger(a, step_a, b, step_b, y, n, [](T u, T v) EBB_MAP_LAMBDA -> T { \
-      return static_cast<T>(expression);                                              \
-    })
+#define EBB_INTEGER(name, expression)            \
+  case Binary::name:                             \
+    return each_pair(a, step_a, b, step_b, y, n, \
+                     [](T u, T v) EBB_LAMBDA -> T { return static_cast<T>(expression); })
   switch (op) {
     EBB_INTEGER(add, static_cast<U>(u) + static_cast<U>(v));
     EBB_INTEGER(sub, static_cast<U>(u) - static_cast<U>(v));
@@ -95,28 +97,28 @@ void IntegerRow(Binary op, const T* a, std::size_t step_a, const T* b, std::size
 
 // Comparisons of 16-bit rows: both operands widened block by block, then handed to f.
 template <class Half, class F>
-HWY_INLINE void EachWidened(const Row& r, F f) {
+HWY_INLINE void each_widened(const Row& r, F f) {
   HWY_ALIGN float a[map::kBlock], b[map::kBlock];
   const Half* pa = static_cast<const Half*>(r.a);
   const Half* pb = static_cast<const Half*>(r.b);
-  if (r.step_a == 0) WidenBlock(pa, a, 1);
-  if (r.step_b == 0) WidenBlock(pb, b, 1);
+  if (r.step_a == 0) widen_block(pa, a, 1);
+  if (r.step_b == 0) widen_block(pb, b, 1);
   for (std::size_t i = 0; i < r.n; i += map::kBlock) {
     const std::size_t m = r.n - i < map::kBlock ? r.n - i : map::kBlock;
-    if (r.step_a) WidenBlock(pa + i, a, m);
-    if (r.step_b) WidenBlock(pb + i, b, m);
+    if (r.step_a) widen_block(pa + i, a, m);
+    if (r.step_b) widen_block(pb + i, b, m);
     f(a, b, i, m);
   }
 }
 
-void BinaryRow(Element element, Binary op, const Row& r) {
+void binary_row(Element element, Binary op, const Row& r) {
   const auto floats = [&]<class T>(T* y) HWY_ATTR {
-    FloatRow<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b, y,
-                r.n, r.stream);
+    float_row<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b, y,
+                 r.n, r.stream);
   };
   const auto integers = [&]<class T>(T* y) {
-    IntegerRow<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b, y,
-                  r.n);
+    integer_row<T>(op, static_cast<const T*>(r.a), r.step_a, static_cast<const T*>(r.b), r.step_b,
+                   y, r.n);
   };
   switch (element) {
     case Element::f32: return floats(static_cast<float*>(r.y));
@@ -129,65 +131,45 @@ void BinaryRow(Element element, Binary op, const Row& r) {
   }
 }
 
-// Comparisons and logic write bytes; simple enough for the compiler's vectoriser.
-template <class T, class F>
-HWY_INLINE void EachBool(const T* a, std::size_t step_a, const T* b, std::size_t step_b, bool* y,
-                         std::size_t n, F f) {
-  if (step_a && step_b) {
-    for (std::size_t i = 0; i < n; ++i) y[i] = f(a[i], b[i]);
-  } else if (step_a) {
-    const T v = *b;
-    for (std::size_t i = 0; i < n; ++i) y[i] = f(a[i], v);
-  } else if (step_b) {
-    const T u = *a;
-    for (std::size_t i = 0; i < n; ++i) y[i] = f(u, b[i]);
-  } else {
-    const bool both = f(*a, *b);
-    for (std::size_t i = 0; i < n; ++i) y[i] = both;
-  }
-}
-
 // Of the six comparisons three are loops: the others are these turned round or, for ne, inverted.
 template <class T>
-void CompareTyped(Compare op, const void* pa, std::size_t step_a, const void* pb,
-                  std::size_t step_b, bool* y, std::size_t n) {
+void compare_typed(Compare op, const void* pa, std::size_t step_a, const void* pb,
+                   std::size_t step_b, bool* y, std::size_t n) {
   const T* a = static_cast<const T*>(pa);
   const T* b = static_cast<const T*>(pb);
   switch (op) {
     case Compare::eq:
     case Compare::ne: {
       const bool invert = op == Compare::ne;
-      return EachBool(a, step_a, b, step_b, y, n,
-                      [=](T u, T v) EBB_MAP_LAMBDA { return (u == v) != invert; });
+      return each_pair(a, step_a, b, step_b, y, n,
+                       [=](T u, T v) EBB_LAMBDA { return (u == v) != invert; });
     }
-    case Compare::gt: return CompareTyped<T>(Compare::lt, b, step_b, a, step_a, y, n);
-    case Compare::ge: return CompareTyped<T>(Compare::le, b, step_b, a, step_a, y, n);
+    case Compare::gt: return compare_typed<T>(Compare::lt, b, step_b, a, step_a, y, n);
+    case Compare::ge: return compare_typed<T>(Compare::le, b, step_b, a, step_a, y, n);
     case Compare::lt:
-      return EachBool(a, step_a, b, step_b, y, n,
-                      [](T u, T v) EBB_MAP_LAMBDA { return u < v; });
+      return each_pair(a, step_a, b, step_b, y, n, [](T u, T v) EBB_LAMBDA { return u < v; });
     case Compare::le:
-      return EachBool(a, step_a, b, step_b, y, n,
-                      [](T u, T v) EBB_MAP_LAMBDA { return u <= v; });
+      return each_pair(a, step_a, b, step_b, y, n, [](T u, T v) EBB_LAMBDA { return u <= v; });
   }
 }
 
 template <class Half>
-void CompareHalf(Compare op, const Row& r) {
-  EachWidened<Half>(r, [&](const float* a, const float* b, std::size_t i, std::size_t m) HWY_ATTR {
-    CompareTyped<float>(op, a, r.step_a, b, r.step_b, static_cast<bool*>(r.y) + i, m);
+void compare_half(Compare op, const Row& r) {
+  each_widened<Half>(r, [&](const float* a, const float* b, std::size_t i, std::size_t m) HWY_ATTR {
+    compare_typed<float>(op, a, r.step_a, b, r.step_b, static_cast<bool*>(r.y) + i, m);
   });
 }
 
-void CompareRow(Element element, Compare op, const Row& r) {
+void compare_row(Element element, Compare op, const Row& r) {
   bool* y = static_cast<bool*>(r.y);
   const auto typed = [&]<class T>(T) {
-    CompareTyped<T>(op, r.a, r.step_a, r.b, r.step_b, y, r.n);
+    compare_typed<T>(op, r.a, r.step_a, r.b, r.step_b, y, r.n);
   };
   switch (element) {
     case Element::f32: return typed(float());
     case Element::f64: return typed(double());
-    case Element::bf16: return CompareHalf<bf16>(op, r);
-    case Element::f16: return CompareHalf<f16>(op, r);
+    case Element::bf16: return compare_half<bf16>(op, r);
+    case Element::f16: return compare_half<f16>(op, r);
     case Element::i32: return typed(std::int32_t());
     case Element::i64: return typed(std::int64_t());
     case Element::u8:
@@ -195,16 +177,16 @@ void CompareRow(Element element, Compare op, const Row& r) {
   }
 }
 
-void LogicRow(Logic op, const Row& r) {
+void logic_row(Logic op, const Row& r) {
   const auto* a = static_cast<const std::uint8_t*>(r.a);
   const auto* b = static_cast<const std::uint8_t*>(r.b);
   bool* y = static_cast<bool*>(r.y);
-#define EBB_LOGIC(name, sign)                                                             \
-  case Logic::name:                                                                       \
-    return EachBool(a, r.step_a, b, r.step_b, y, r.n,                                     \
-                    [](std::uint8_t u, std::uint8_t v) EBB_MAP_LAMBDA {                   \
-                      return static_cast<bool>((u sign v) & 1);                           \
-                    })
+#define EBB_LOGIC(name, sign)                                        \
+  case Logic::name:                                                  \
+    return each_pair(a, r.step_a, b, r.step_b, y, r.n,               \
+                     [](std::uint8_t u, std::uint8_t v) EBB_LAMBDA { \
+                       return static_cast<bool>((u sign v) & 1);     \
+                     })
   switch (op) {
     EBB_LOGIC(and_, &);
     EBB_LOGIC(or_, |);
@@ -215,11 +197,11 @@ void LogicRow(Logic op, const Row& r) {
 
 // Elements are moved as unsigned integers of their size, so every bit pattern survives.
 template <class T>
-void WhereTyped(const std::uint8_t* c, std::size_t step_c, const Row& r) {
+void where_typed(const std::uint8_t* c, std::size_t step_c, const Row& r) {
   const T* a = static_cast<const T*>(r.a);
   const T* b = static_cast<const T*>(r.b);
   T* y = static_cast<T*>(r.y);
-  const auto pick = [&](auto ca, auto cb) EBB_MAP_LAMBDA {
+  const auto pick = [&](auto ca, auto cb) EBB_LAMBDA {
     for (std::size_t i = 0; i < r.n; ++i) {
       const T u = a[ca ? i : 0], v = b[cb ? i : 0];
       y[i] = c[i] ? u : v;
@@ -241,57 +223,60 @@ void WhereTyped(const std::uint8_t* c, std::size_t step_c, const Row& r) {
   }
 }
 
-void WhereRow(std::size_t element_bytes, const std::uint8_t* c, std::size_t step_c, const Row& r) {
+void where_row(std::size_t element_bytes, const std::uint8_t* c, std::size_t step_c, const Row& r) {
   switch (element_bytes) {
-    case 1: return WhereTyped<std::uint8_t>(c, step_c, r);
-    case 2: return WhereTyped<std::uint16_t>(c, step_c, r);
-    case 4: return WhereTyped<std::uint32_t>(c, step_c, r);
-    case 8: return WhereTyped<std::uint64_t>(c, step_c, r);
+    case 1: return where_typed<std::uint8_t>(c, step_c, r);
+    case 2: return where_typed<std::uint16_t>(c, step_c, r);
+    case 4: return where_typed<std::uint32_t>(c, step_c, r);
+    case 8: return where_typed<std::uint64_t>(c, step_c, r);
     default: std::abort();
   }
 }
 
 // The walks: output elements [begin, end).
-const char* At(const void* p, std::size_t offset, std::size_t bytes) {
+const char* element_at(const void* p, std::size_t offset, std::size_t bytes) {
   return static_cast<const char*>(p) + offset * bytes;
 }
 
-void BinaryRange(Element element, std::size_t bytes, Binary op, const Broadcast<2>& walk,
-                 const void* a, const void* b, void* y, bool stream, std::size_t begin,
-                 std::size_t end) {
+void binary_range(Element element, std::size_t bytes, Binary op, const Broadcast<2>& walk,
+                  const void* a, const void* b, void* y, bool stream, std::size_t begin,
+                  std::size_t end) {
   const int last = walk.rank - 1;
   for_each_row(walk, begin, end, [&](std::size_t at, std::size_t n, const std::size_t* offset) {
-    BinaryRow(element, op, {At(a, offset[0], bytes), walk.step[0][last], At(b, offset[1], bytes),
-                            walk.step[1][last], static_cast<char*>(y) + at * bytes, n, stream});
+    binary_row(
+        element, op,
+        {element_at(a, offset[0], bytes), walk.step[0][last], element_at(b, offset[1], bytes),
+         walk.step[1][last], static_cast<char*>(y) + at * bytes, n, stream});
   });
 }
 
-void CompareRange(Element element, std::size_t bytes, Compare op, const Broadcast<2>& walk,
-                  const void* a, const void* b, bool* y, std::size_t begin, std::size_t end) {
+void compare_range(Element element, std::size_t bytes, Compare op, const Broadcast<2>& walk,
+                   const void* a, const void* b, bool* y, std::size_t begin, std::size_t end) {
   const int last = walk.rank - 1;
   for_each_row(walk, begin, end, [&](std::size_t at, std::size_t n, const std::size_t* offset) {
-    CompareRow(element, op, {At(a, offset[0], bytes), walk.step[0][last], At(b, offset[1], bytes),
-                             walk.step[1][last], y + at, n, false});
+    compare_row(element, op,
+                {element_at(a, offset[0], bytes), walk.step[0][last],
+                 element_at(b, offset[1], bytes), walk.step[1][last], y + at, n, false});
   });
 }
 
-void LogicRange(Logic op, const Broadcast<2>& walk, const bool* a, const bool* b, bool* y,
-                std::size_t begin, std::size_t end) {
+void logic_range(Logic op, const Broadcast<2>& walk, const bool* a, const bool* b, bool* y,
+                 std::size_t begin, std::size_t end) {
   const int last = walk.rank - 1;
   for_each_row(walk, begin, end, [&](std::size_t at, std::size_t n, const std::size_t* offset) {
-    LogicRow(op, {a + offset[0], walk.step[0][last], b + offset[1], walk.step[1][last], y + at, n,
-                  false});
+    logic_row(op, {a + offset[0], walk.step[0][last], b + offset[1], walk.step[1][last], y + at, n,
+                   false});
   });
 }
 
-void WhereRange(std::size_t bytes, const Broadcast<3>& walk, const bool* c, const void* a,
-                const void* b, void* y, std::size_t begin, std::size_t end) {
+void where_range(std::size_t bytes, const Broadcast<3>& walk, const bool* c, const void* a,
+                 const void* b, void* y, std::size_t begin, std::size_t end) {
   const int last = walk.rank - 1;
   const auto* condition = reinterpret_cast<const std::uint8_t*>(c);
   for_each_row(walk, begin, end, [&](std::size_t at, std::size_t n, const std::size_t* offset) {
-    WhereRow(bytes, condition + offset[0], walk.step[0][last],
-             {At(a, offset[1], bytes), walk.step[1][last], At(b, offset[2], bytes),
-              walk.step[2][last], static_cast<char*>(y) + at * bytes, n, false});
+    where_row(bytes, condition + offset[0], walk.step[0][last],
+              {element_at(a, offset[1], bytes), walk.step[1][last], element_at(b, offset[2], bytes),
+               walk.step[2][last], static_cast<char*>(y) + at * bytes, n, false});
   });
 }
 
@@ -301,16 +286,16 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::kernels {
-HWY_EXPORT(BinaryRange);
-HWY_EXPORT(CompareRange);
-HWY_EXPORT(LogicRange);
-HWY_EXPORT(WhereRange);
+HWY_EXPORT(binary_range);
+HWY_EXPORT(compare_range);
+HWY_EXPORT(logic_range);
+HWY_EXPORT(where_range);
 
 template <class T>
 void binary(Binary op, const Broadcast<2>& walk, const T* a, const T* b, T* y) {
   const bool stream = walk.size * sizeof(T) >= kStreamBytes;
   pool::parallel_for(walk.size, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(BinaryRange)
+    HWY_DYNAMIC_DISPATCH(binary_range)
     (element_of<T>(), sizeof(T), op, walk, a, b, y, stream, begin, end);
   });
 }
@@ -318,13 +303,13 @@ void binary(Binary op, const Broadcast<2>& walk, const T* a, const T* b, T* y) {
 template <class T>
 void compare(Compare op, const Broadcast<2>& walk, const T* a, const T* b, bool* y) {
   pool::parallel_for(walk.size, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(CompareRange)(element_of<T>(), sizeof(T), op, walk, a, b, y, begin, end);
+    HWY_DYNAMIC_DISPATCH(compare_range)(element_of<T>(), sizeof(T), op, walk, a, b, y, begin, end);
   });
 }
 
 void logic(Logic op, const Broadcast<2>& walk, const bool* a, const bool* b, bool* y) {
   pool::parallel_for(walk.size, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(LogicRange)(op, walk, a, b, y, begin, end);
+    HWY_DYNAMIC_DISPATCH(logic_range)(op, walk, a, b, y, begin, end);
   });
 }
 
@@ -338,7 +323,7 @@ void logical_not(const bool* x, bool* y, std::size_t n) {
 void where(const Broadcast<3>& walk, std::size_t element_bytes, const bool* condition,
            const void* a, const void* b, void* y) {
   pool::parallel_for(walk.size, kGrain, [&](std::size_t begin, std::size_t end) {
-    HWY_DYNAMIC_DISPATCH(WhereRange)(element_bytes, walk, condition, a, b, y, begin, end);
+    HWY_DYNAMIC_DISPATCH(where_range)(element_bytes, walk, condition, a, b, y, begin, end);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/gemm_plan.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,6 +18,7 @@
 
 #include "ebb/kernels/gemm_epilogue-inl.hpp"
 #include "ebb/kernels/gemm_pack-inl.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,7 +26,7 @@ namespace ebb::kernels {
 namespace HWY_NAMESPACE {
 
 // Not into L1, which is full of the panel in use.
-HWY_INLINE void PrefetchToL2(const void* p) {
+HWY_INLINE void prefetch_to_l2(const void* p) {
 #if HWY_COMPILER_GCC || HWY_COMPILER_CLANG
   __builtin_prefetch(p, 0, 2);
 #else
@@ -43,13 +45,13 @@ class Ahead {
         row_end_(at_ + bytes),
         stride_(stride),
         bytes_(bytes),
-        left_(rows * ((bytes + 63) / 64)),
-        share_((left_ + turns - 1) / turns) {}
+        left_(rows * ceil_div(bytes, 64)),
+        share_(ceil_div(left_, turns)) {}
 
   void next_turn() { now_ = HWY_MIN(left_, share_); }
   HWY_INLINE void operator()() {
     if (now_ == 0) return;
-    PrefetchToL2(at_);
+    prefetch_to_l2(at_);
     --now_;
     --left_;
     at_ += 64;
@@ -71,14 +73,14 @@ using TileFn = void (*)(size_t kc, const T* a, size_t a_row, size_t a_k, const T
                         T* c, size_t c_row, size_t n, bool from_zero, Ahead& ahead);
 
 template <int MR, int NV, class T>
-void TileInPlace(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k, T* c,
-                 size_t c_row, size_t n, bool from_zero, Ahead&) {
-  Tile<MR, NV, T>(kc, a, a_row, a_k, b, b_k, c, c_row, n, from_zero);
+void tile_in_place(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k, T* c,
+                   size_t c_row, size_t n, bool from_zero, Ahead&) {
+  tile_strided<MR, NV, T>(kc, a, a_row, a_k, b, b_k, c, c_row, n, from_zero);
 }
 template <int MR, int NV, class T>
-void TileOfPacked(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_k, T* c, size_t c_row,
-                  size_t n, bool from_zero, Ahead& ahead) {
-  TilePacked<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, ahead);
+void tile_of_packed(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_k, T* c,
+                    size_t c_row, size_t n, bool from_zero, Ahead& ahead) {
+  tile_packed<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, ahead);
 }
 
 // [packed][rows - 1][vectors: 1, 2, 4]. Four vectors are for one or two rows, where two do not give
@@ -86,28 +88,25 @@ void TileOfPacked(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_k,
 template <class T>
 struct Tiles {
   static constexpr TileFn<T> kFor[2][kTileRows][3] = {
-      {{TileInPlace<1, 1, T>, TileInPlace<1, 2, T>, TileInPlace<1, 4, T>},
-       {TileInPlace<2, 1, T>, TileInPlace<2, 2, T>, TileInPlace<2, 4, T>},
-       {TileInPlace<3, 1, T>, TileInPlace<3, 2, T>, nullptr},
-       {TileInPlace<4, 1, T>, TileInPlace<4, 2, T>, nullptr},
-       {TileInPlace<5, 1, T>, TileInPlace<5, 2, T>, nullptr},
-       {TileInPlace<6, 1, T>, TileInPlace<6, 2, T>, nullptr}},
-      {{TileOfPacked<1, 1, T>, TileOfPacked<1, 2, T>, TileOfPacked<1, 4, T>},
-       {TileOfPacked<2, 1, T>, TileOfPacked<2, 2, T>, TileOfPacked<2, 4, T>},
-       {TileOfPacked<3, 1, T>, TileOfPacked<3, 2, T>, nullptr},
-       {TileOfPacked<4, 1, T>, TileOfPacked<4, 2, T>, nullptr},
-       {TileOfPacked<5, 1, T>, TileOfPacked<5, 2, T>, nullptr},
-       {TileOfPacked<6, 1, T>, TileOfPacked<6, 2, T>, nullptr}}};
+      {{tile_in_place<1, 1, T>, tile_in_place<1, 2, T>, tile_in_place<1, 4, T>},
+       {tile_in_place<2, 1, T>, tile_in_place<2, 2, T>, tile_in_place<2, 4, T>},
+       {tile_in_place<3, 1, T>, tile_in_place<3, 2, T>, nullptr},
+       {tile_in_place<4, 1, T>, tile_in_place<4, 2, T>, nullptr},
+       {tile_in_place<5, 1, T>, tile_in_place<5, 2, T>, nullptr},
+       {tile_in_place<6, 1, T>, tile_in_place<6, 2, T>, nullptr}},
+      {{tile_of_packed<1, 1, T>, tile_of_packed<1, 2, T>, tile_of_packed<1, 4, T>},
+       {tile_of_packed<2, 1, T>, tile_of_packed<2, 2, T>, tile_of_packed<2, 4, T>},
+       {tile_of_packed<3, 1, T>, tile_of_packed<3, 2, T>, nullptr},
+       {tile_of_packed<4, 1, T>, tile_of_packed<4, 2, T>, nullptr},
+       {tile_of_packed<5, 1, T>, tile_of_packed<5, 2, T>, nullptr},
+       {tile_of_packed<6, 1, T>, tile_of_packed<6, 2, T>, nullptr}}};
 };
 
-// `count` rows in tiles of at most kTileRows, as equal as can be: 32 is 6 6 5 5 5 5, not 6 6 6 6 6 2,
-// which would leave the last tile with too few chains.
-struct RowTiles {
-  size_t tiles, height, taller;  // so many tiles, the first few of which have a row more
-  explicit RowTiles(size_t rows)
-      : tiles((rows + kTileRows - 1) / kTileRows), height(rows / tiles), taller(rows % tiles) {}
-  size_t begin(size_t tile) const { return tile * height + HWY_MIN(tile, taller); }
-};
+template <class T>
+HWY_INLINE int vectors_index(size_t columns) {
+  const size_t lanes = tile_lanes<T>();
+  return columns <= lanes ? 0 : columns <= 2 * lanes ? 1 : 2;
+}
 
 // One part of C and of k, with what its threads share.
 template <class T>
@@ -127,39 +126,47 @@ struct Part {
 };
 
 template <class T>
-HWY_INLINE size_t PanelWidth(const GemmPlan& plan) {
-  return plan.vectors * TileLanes<T>();
+HWY_INLINE size_t panel_width(const GemmPlan& plan) {
+  return plan.vectors * tile_lanes<T>();
+}
+
+// f.operator()<S>(), S the type of an operand's elements where C's are T.
+template <class T, class F>
+HWY_INLINE void with_storage(Storage type, F&& f) {
+  if constexpr (sizeof(T) == 8) {
+    f.template operator()<double>();
+  } else {
+    switch (type) {
+      case Storage::bf16: return f.template operator()<bf16>();
+      case Storage::f16: return f.template operator()<f16>();
+      default: return f.template operator()<float>();
+    }
+  }
 }
 
 template <class S>
-const S* At(const Operand& x, size_t row, size_t column) {
+const S* at(const Operand& x, size_t row, size_t column) {
   return static_cast<const S*>(x.data) + row * x.ld + column;
 }
 
 // Columns [j, j + n) of the part, k in [k, k + kc) of the product, to one panel.
 template <class T, class S>
-HWY_NOINLINE void PackPanelOf(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* panel,
-                              size_t width) {
+HWY_NOINLINE void pack_panel_of(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc,
+                                T* panel, size_t width) {
   const Operand& b = part.g.b;
   if (b.transposed) {
-    PackTurned<T, S>(At<S>(b, part.j0 + j, k), b.ld, n, kc, panel, width);
+    pack_turned<T, S>(at<S>(b, part.j0 + j, k), b.ld, n, kc, panel, width);
   } else {
-    PackCopied<T, S>(At<S>(b, k, part.j0 + j), b.ld, n, kc, panel, width);
+    pack_copied<T, S>(at<S>(b, k, part.j0 + j), b.ld, n, kc, panel, width);
   }
 }
 
 template <class T>
-void PackPanel(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* panel,
-               size_t width) {
-  if constexpr (sizeof(T) == 8) {
-    PackPanelOf<T, double>(part, j, n, k, kc, panel, width);
-  } else {
-    switch (part.g.b.type) {
-      case Storage::bf16: return PackPanelOf<T, bf16>(part, j, n, k, kc, panel, width);
-      case Storage::f16: return PackPanelOf<T, f16>(part, j, n, k, kc, panel, width);
-      default: return PackPanelOf<T, float>(part, j, n, k, kc, panel, width);
-    }
-  }
+void pack_panel(const Part<T>& part, size_t j, size_t n, size_t k, size_t kc, T* panel,
+                size_t width) {
+  with_storage<T>(part.g.b.type, [&]<class S>() EBB_LAMBDA {
+    pack_panel_of<T, S>(part, j, n, k, kc, panel, width);
+  });
 }
 
 // Operands whose rows are steps of k are packed in short runs of it, so that neighbouring panels
@@ -169,16 +176,16 @@ constexpr size_t kPackRun = 32, kPackRunOfA = 16, kPackRunCrowded = 8;
 
 // Rows [tile, tile_end) of tiles, k in [k, k + kc) of the part, one tile after the other.
 template <class T, class S>
-HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_t kc,
-                             T* out) {
+HWY_NOINLINE void pack_rows_of(const Part<T>& part, size_t tile, size_t tile_end, size_t k,
+                               size_t kc, T* out) {
   const Operand& a = part.g.a;
   const RowTiles tiles(part.rows);
   const size_t first = tiles.begin(tile);
   if (!a.transposed) {
     for (size_t t = tile; t < tile_end; ++t) {
       const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
-      PackTurned<T, S>(At<S>(a, part.i0 + i, part.k0 + k), a.ld, height, kc, out + (i - first) * kc,
-                       height);
+      pack_turned<T, S>(at<S>(a, part.i0 + i, part.k0 + k), a.ld, height, kc,
+                        out + (i - first) * kc, height);
     }
     return;
   }
@@ -187,24 +194,18 @@ HWY_NOINLINE void PackRowsOf(const Part<T>& part, size_t tile, size_t tile_end, 
     const size_t length = HWY_MIN(most, kc - run);
     for (size_t t = tile; t < tile_end; ++t) {
       const size_t i = tiles.begin(t), height = tiles.begin(t + 1) - i;
-      PackCopiedNarrow<T, S>(At<S>(a, part.k0 + k + run, part.i0 + i), a.ld,
-                             part.g.m - part.i0 - i, length, kc - run,
-                             out + (i - first) * kc + run * height, height);
+      pack_copied_narrow<T, S>(at<S>(a, part.k0 + k + run, part.i0 + i), a.ld,
+                               part.g.m - part.i0 - i, length, kc - run,
+                               out + (i - first) * kc + run * height, height);
     }
   }
 }
 
 template <class T>
-void PackRows(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_t kc, T* out) {
-  if constexpr (sizeof(T) == 8) {
-    PackRowsOf<T, double>(part, tile, tile_end, k, kc, out);
-  } else {
-    switch (part.g.a.type) {
-      case Storage::bf16: return PackRowsOf<T, bf16>(part, tile, tile_end, k, kc, out);
-      case Storage::f16: return PackRowsOf<T, f16>(part, tile, tile_end, k, kc, out);
-      default: return PackRowsOf<T, float>(part, tile, tile_end, k, kc, out);
-    }
-  }
+void pack_rows(const Part<T>& part, size_t tile, size_t tile_end, size_t k, size_t kc, T* out) {
+  with_storage<T>(part.g.a.type, [&]<class S>() EBB_LAMBDA {
+    pack_rows_of<T, S>(part, tile, tile_end, k, kc, out);
+  });
 }
 
 constexpr size_t kAlongTiles = 2;  // walked along C side by side
@@ -212,16 +213,16 @@ constexpr size_t kPackPanels = 4;  // side by side: whole lines of a B that is n
 
 // Columns [first, last) of the part, k in [k, k + kc) of it, one panel after the other.
 template <class T>
-void PackColumns(const Part<T>& part, size_t first, size_t last, size_t k, size_t kc, T* out) {
-  const size_t width = PanelWidth<T>(part.plan);
+void pack_columns(const Part<T>& part, size_t first, size_t last, size_t k, size_t kc, T* out) {
+  const size_t width = panel_width<T>(part.plan);
   const size_t run = part.g.b.transposed ? kc : kPackRun;
   for (size_t group = first; group < last; group += kPackPanels * width) {
     const size_t group_end = HWY_MIN(last, group + kPackPanels * width);
     for (size_t r = 0; r < kc; r += run) {
       const size_t length = HWY_MIN(run, kc - r);
       for (size_t j = group; j < group_end; j += width) {
-        PackPanel(part, j, HWY_MIN(width, group_end - j), part.k0 + k + r, length,
-                  out + (j - first) * kc + r * width, width);
+        pack_panel(part, j, HWY_MIN(width, group_end - j), part.k0 + k + r, length,
+                   out + (j - first) * kc + r * width, width);
       }
     }
   }
@@ -231,38 +232,38 @@ void PackColumns(const Part<T>& part, size_t first, size_t last, size_t k, size_
 constexpr size_t kShareTiles = 16;  // of A in a packing task
 
 template <class T>
-size_t ShareTasksOfA(const Part<T>& part) {
-  return part.shares_a() ? (RowTiles(part.rows).tiles + kShareTiles - 1) / kShareTiles : 0;
+size_t share_tasks_of_a(const Part<T>& part) {
+  return part.shares_a() ? ceil_div(RowTiles(part.rows).count, kShareTiles) : 0;
 }
 
 template <class T>
-size_t ShareTasks(const Part<T>& part) {
-  const size_t width = PanelWidth<T>(part.plan) * kPackPanels;
-  const size_t of_b = part.shares_b() ? (part.columns + width - 1) / width : 0;
-  return ShareTasksOfA(part) + of_b;
+size_t share_tasks(const Part<T>& part) {
+  const size_t width = panel_width<T>(part.plan) * kPackPanels;
+  const size_t of_b = part.shares_b() ? ceil_div(part.columns, width) : 0;
+  return share_tasks_of_a(part) + of_b;
 }
 
 template <class T>
-size_t PaddedColumns(const Part<T>& part) {
-  const size_t width = PanelWidth<T>(part.plan);
-  return (part.columns + width - 1) / width * width;
+size_t padded_columns(const Part<T>& part) {
+  const size_t width = panel_width<T>(part.plan);
+  return round_up(part.columns, width);
 }
 
 template <class T>
-void Share(const Part<T>& part, size_t begin, size_t end) {
+void pack_shared(const Part<T>& part, size_t begin, size_t end) {
   const RowTiles tiles(part.rows);
-  const size_t width = PanelWidth<T>(part.plan) * kPackPanels, of_a = ShareTasksOfA(part);
+  const size_t width = panel_width<T>(part.plan) * kPackPanels, of_a = share_tasks_of_a(part);
   for (size_t task = begin; task < end; ++task) {
     for (size_t k = 0; k < part.depth; k += part.plan.step) {
       const size_t kc = HWY_MIN(part.plan.step, part.depth - k);
       if (task < of_a) {
-        const size_t tile = task * kShareTiles, tile_end = HWY_MIN(tiles.tiles, tile + kShareTiles);
-        PackRows(part, tile, tile_end, k, kc,
-                 part.a_panels + k * part.rows + tiles.begin(tile) * kc);
+        const size_t tile = task * kShareTiles, tile_end = HWY_MIN(tiles.count, tile + kShareTiles);
+        pack_rows(part, tile, tile_end, k, kc,
+                  part.a_panels + k * part.rows + tiles.begin(tile) * kc);
       } else {
         const size_t first = (task - of_a) * width;
-        PackColumns(part, first, HWY_MIN(part.columns, first + width), k, kc,
-                    part.panels + k * PaddedColumns(part) + first * kc);
+        pack_columns(part, first, HWY_MIN(part.columns, first + width), k, kc,
+                     part.panels + k * padded_columns(part) + first * kc);
       }
     }
   }
@@ -271,13 +272,12 @@ void Share(const Part<T>& part, size_t begin, size_t end) {
 // Rows [tile, tile_end) of tiles × one panel of n columns from j, over one step of k. Packed rows
 // start at a, those in place at their own address. Meanwhile what comes next, if any, is asked for.
 template <class T>
-HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j,
-                               size_t n, const T* a, const T* b, size_t b_k, Ahead& ahead,
-                               size_t k, size_t kc, bool from_zero) {
+HWY_NOINLINE void compute_panel(const Part<T>& part, size_t tile, size_t tile_end, size_t j,
+                                size_t n, const T* a, const T* b, size_t b_k, Ahead& ahead,
+                                size_t k, size_t kc, bool from_zero) {
   const Gemm& g = part.g;
   const RowTiles tiles(part.rows);
-  const size_t lanes = TileLanes<T>();
-  const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+  const int vectors = vectors_index<T>(n);
   const size_t first = tiles.begin(tile);
   if (part.plan.pack_a) {
     for (size_t t = tile, i = first; t < tile_end; ++t) {
@@ -308,17 +308,17 @@ HWY_NOINLINE void ComputePanel(const Part<T>& part, size_t tile, size_t tile_end
 // The same for all panels of columns [j, j_end), a few rows of C after the other: they are walked
 // along, and all of B stays in L2.
 template <class T>
-HWY_NOINLINE void ComputeAlong(const Part<T>& part, size_t tile, size_t tile_end, size_t j_begin,
-                               size_t j_end, const T* a, const T* b, size_t kc, bool from_zero) {
+HWY_NOINLINE void compute_along(const Part<T>& part, size_t tile, size_t tile_end, size_t j_begin,
+                                size_t j_end, const T* a, const T* b, size_t kc, bool from_zero) {
   const RowTiles tiles(part.rows);
-  const size_t width = PanelWidth<T>(part.plan), lanes = TileLanes<T>();
+  const size_t width = panel_width<T>(part.plan);
   const size_t first = tiles.begin(tile);
   Ahead none;
   for (size_t t = tile; t < tile_end; t += kAlongTiles) {
     const size_t end = HWY_MIN(tile_end, t + kAlongTiles);
     for (size_t j = j_begin; j < j_end; j += width) {
       const size_t n = HWY_MIN(width, j_end - j);
-      const int vectors = n <= lanes ? 0 : n <= 2 * lanes ? 1 : 2;
+      const int vectors = vectors_index<T>(n);
       for (size_t u = t, i = tiles.begin(t); u < end; ++u) {
         const size_t next = tiles.begin(u + 1);
         Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0,
@@ -332,11 +332,11 @@ HWY_NOINLINE void ComputeAlong(const Part<T>& part, size_t tile, size_t tile_end
 
 // What follows the last k, for a panel of C.
 template <class T>
-void FinishPanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, size_t n) {
+void finish_panel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, size_t n) {
   const Gemm& g = part.g;
   const size_t i = RowTiles(part.rows).begin(tile), end = RowTiles(part.rows).begin(tile_end);
   const size_t offset = (part.i0 + i) * g.ldc + part.j0 + j;
-  FinishBlock<T>(
+  finish_block<T>(
       g.activation,
       {static_cast<T*>(g.c) + offset, g.pre ? static_cast<T*>(g.pre) + offset : nullptr, g.ldc,
        end - i, n,
@@ -347,8 +347,8 @@ void FinishPanel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, si
 // Where the next columns of B to be packed are read from: those from j on, or with the next step of
 // k those from j_begin on.
 template <class T>
-Ahead NextSource(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, size_t group,
-                 size_t k, size_t kc, size_t turns) {
+Ahead next_source(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, size_t group,
+                  size_t k, size_t kc, size_t turns) {
   const Operand& b = part.g.b;
   if (j >= j_end) {
     j = j_begin;
@@ -357,7 +357,7 @@ Ahead NextSource(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, si
     kc = HWY_MIN(part.plan.step, part.depth - k);
   }
   const size_t n = HWY_MIN(group, j_end - j);
-  const size_t size = b.type == Storage::f64 ? 8 : b.type == Storage::f32 ? 4 : 2;
+  const size_t size = size_of(b.type);
   const size_t row = b.transposed ? part.j0 + j : part.k0 + k;
   const size_t column = b.transposed ? part.k0 + k : part.j0 + j;
   return {static_cast<const char*>(b.data) + (row * b.ld + column) * size, b.ld * size,
@@ -366,13 +366,13 @@ Ahead NextSource(const Part<T>& part, size_t j, size_t j_begin, size_t j_end, si
 
 // Computing tasks: blocks of rows, one or all, × a range of columns.
 template <class T>
-void Compute(const Part<T>& part, size_t begin, size_t end) {
+void compute(const Part<T>& part, size_t begin, size_t end) {
   const Gemm& g = part.g;
   const GemmPlan& plan = part.plan;
-  const size_t width = PanelWidth<T>(plan);
-  const size_t tiles = RowTiles(part.rows).tiles, blocks = plan.blocks(part.rows);
+  const size_t width = panel_width<T>(plan);
+  const size_t tiles = RowTiles(part.rows).count, blocks = plan.blocks(part.rows);
   const size_t unit = blocks == 1 && plan.group == 0 ? width : kWidestPanel;
-  const size_t units = (part.columns + unit - 1) / unit;
+  const size_t units = ceil_div(part.columns, unit);
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
   T* own = reinterpret_cast<T*>(part.own + thread * plan.own_bytes);
   const bool finish = part.k0 + part.depth == g.k &&
@@ -391,19 +391,19 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
       const size_t kc = HWY_MIN(plan.step, part.depth - k);
       const bool from_zero = k == 0 && part.from_zero();
       const bool last = finish && k + kc == part.depth;
-      if (!part.shares_b() && blocks > 1) PackColumns(part, j_begin, j_end, k, kc, own);
+      if (!part.shares_b() && blocks > 1) pack_columns(part, j_begin, j_end, k, kc, own);
       for (size_t i = block; i < block_end; ++i) {
         const size_t tile = i * tiles / blocks, tile_end = (i + 1) * tiles / blocks;
         const T* a = part.a_panels + k * part.rows + RowTiles(part.rows).begin(tile) * kc;
         if (plan.pack_a && !part.shares_a()) {
-          PackRows(part, tile, tile_end, k, kc, own);
+          pack_rows(part, tile, tile_end, k, kc, own);
           a = own;
         }
         if (plan.along) {
-          ComputeAlong(part, tile, tile_end, j_begin, j_end, a,
-                       part.panels + k * PaddedColumns(part) + j_begin * kc, kc, from_zero);
+          compute_along(part, tile, tile_end, j_begin, j_end, a,
+                        part.panels + k * padded_columns(part) + j_begin * kc, kc, from_zero);
           for (size_t j = j_begin; last && j < j_end; j += width)
-            FinishPanel(part, tile, tile_end, j, HWY_MIN(width, j_end - j));
+            finish_panel(part, tile, tile_end, j, HWY_MIN(width, j_end - j));
           continue;
         }
         Ahead ahead;
@@ -412,23 +412,23 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
           const T* b = own + in_group * kc;
           size_t b_k = width;
           if (part.shares_b()) {
-            b = part.panels + k * PaddedColumns(part) + j * kc;
+            b = part.panels + k * padded_columns(part) + j * kc;
             ahead = {};
             if (j + width < j_end)
               ahead = {b + width * kc, 0, 1, width * kc * sizeof(T), tile_end - tile};
           } else if (plan.panels == PanelsOfB::in_place && n == width) {
-            b = At<T>(g.b, part.k0 + k, part.j0 + j);
+            b = at<T>(g.b, part.k0 + k, part.j0 + j);
             b_k = g.b.ld;
           } else if (blocks == 1) {
             if (in_group == 0) {  // the next group is asked for while this one is used
               const size_t next = HWY_MIN(j_end, j + group);
-              PackColumns(part, j, next, k, kc, own);
-              const size_t turns = (tile_end - tile) * ((next - j + width - 1) / width);
-              ahead = NextSource(part, next, j_begin, j_end, group, k, kc, turns);
+              pack_columns(part, j, next, k, kc, own);
+              const size_t turns = (tile_end - tile) * ceil_div(next - j, width);
+              ahead = next_source(part, next, j_begin, j_end, group, k, kc, turns);
             }
           }
-          ComputePanel(part, tile, tile_end, j, n, a, b, b_k, ahead, k, kc, from_zero);
-          if (last) FinishPanel(part, tile, tile_end, j, n);
+          compute_panel(part, tile, tile_end, j, n, a, b, b_k, ahead, k, kc, from_zero);
+          if (last) finish_panel(part, tile, tile_end, j, n);
         }
       }
     }
@@ -437,20 +437,20 @@ void Compute(const Part<T>& part, size_t begin, size_t end) {
 
 // A product over no k at all.
 template <class T>
-void ComputeEmpty(const Gemm& g, size_t bias_step) {
+void compute_empty(const Gemm& g, size_t bias_step) {
   if (!g.accumulate) {
     for (size_t i = 0; i < g.m; ++i) {
       std::memset(static_cast<T*>(g.c) + i * g.ldc, 0, g.n * sizeof(T));
     }
   }
-  FinishBlock<T>(g.activation, {static_cast<T*>(g.c), static_cast<T*>(g.pre), g.ldc, g.m, g.n,
-                                static_cast<const T*>(g.bias), bias_step});
+  finish_block<T>(g.activation, {static_cast<T*>(g.c), static_cast<T*>(g.pre), g.ldc, g.m, g.n,
+                                 static_cast<const T*>(g.bias), bias_step});
 }
 
 template <class T>
-void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
+void run_gemm_as(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
   const Gemm& g = oriented.product;
-  if (g.k == 0) return ComputeEmpty<T>(g, oriented.bias_step);
+  if (g.k == 0) return compute_empty<T>(g, oriented.bias_step);
   T* panels = reinterpret_cast<T*>(scratch);
   T* a_panels = plan.share_both ? panels + plan.shared_bytes / sizeof(T) : panels;
   std::byte* own = scratch + plan.shared_bytes + plan.a_bytes;
@@ -469,24 +469,24 @@ void RunAs(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
                            panels,
                            a_panels,
                            own};
-        const size_t shares = ShareTasks(part);
+        const size_t shares = share_tasks(part);
         const size_t tasks = plan.tasks_across * (part.shares_b() ? plan.blocks(part.rows) : 1);
         if (!plan.parallel) {
-          if (shares != 0) Share(part, 0, shares);
-          Compute(part, 0, tasks);
+          if (shares != 0) pack_shared(part, 0, shares);
+          compute(part, 0, tasks);
           continue;
         }
         pool::parallel_for(shares, plan.blocks(g.m) == 1 ? 8 : 1,
-                           [&](size_t begin, size_t end) { Share(part, begin, end); });
-        pool::parallel_for(tasks, 1, [&](size_t begin, size_t end) { Compute(part, begin, end); });
+                           [&](size_t begin, size_t end) { pack_shared(part, begin, end); });
+        pool::parallel_for(tasks, 1, [&](size_t begin, size_t end) { compute(part, begin, end); });
       }
     }
   }
 }
 
-void Run(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
-  if (oriented.product.c_type == Storage::f64) return RunAs<double>(oriented, plan, scratch);
-  RunAs<float>(oriented, plan, scratch);
+void run_gemm(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
+  if (oriented.product.c_type == Storage::f64) return run_gemm_as<double>(oriented, plan, scratch);
+  run_gemm_as<float>(oriented, plan, scratch);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -495,15 +495,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::kernels {
-HWY_EXPORT(Run);
+HWY_EXPORT(run_gemm);
 
 namespace {
 
 std::size_t thread_count() { return static_cast<std::size_t>(pool::threads()); }
-
-std::size_t size_of(Storage type) {
-  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
-}
 
 std::size_t scratch_of(const GemmPlan& plan, std::size_t threads) {
   return plan.shared_bytes + plan.a_bytes + plan.own_bytes * threads;
@@ -538,7 +534,7 @@ BatchPlan plan_batch(const GemmBatch& batch) {
   if (batch.count >= threads && alone <= kOneThreadBytes) {
     const std::size_t grain =
         std::clamp<std::size_t>(kGrainProducts / (products + 1), 1, batch.count);
-    return {Order::each_by_one, g, grain, (alone + 63) / 64 * 64};
+    return {Order::each_by_one, g, grain, round_up(alone, 64)};
   }
   return {Order::each_by_all, g, 1, gemm_scratch(g)};
 }
@@ -569,7 +565,7 @@ void gemm(const Gemm& product, std::span<std::byte> scratch) {
   const Oriented oriented = orient(product);
   const GemmPlan plan = plan_gemm(oriented.product, thread_count());
   assert(scratch.size() >= scratch_of(plan, thread_count()));
-  HWY_DYNAMIC_DISPATCH(Run)(oriented, plan, scratch.data());
+  HWY_DYNAMIC_DISPATCH(run_gemm)(oriented, plan, scratch.data());
 }
 
 std::size_t gemm_scratch(const GemmBatch& batch) {
@@ -591,7 +587,7 @@ void gemm(const GemmBatch& batch, std::span<std::byte> scratch) {
     const auto thread = static_cast<std::size_t>(pool::thread_index());
     std::byte* mine = scratch.data() + thread * plan.scratch;
     for (std::size_t i = begin; i < end; ++i) {
-      HWY_DYNAMIC_DISPATCH(Run)(orient(nth(batch, i)), alone, mine);
+      HWY_DYNAMIC_DISPATCH(run_gemm)(orient(nth(batch, i)), alone, mine);
     }
   });
 }

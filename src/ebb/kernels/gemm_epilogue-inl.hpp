@@ -9,10 +9,10 @@
 #endif
 
 #include <cstddef>
-#include <cstring>
 
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/kernels/math-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,15 +22,15 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <Activation kActivation, class D, class V>
-HWY_INLINE V Activate(D d, V v) {
+HWY_INLINE V activate(D d, V v) {
   if constexpr (kActivation == Activation::relu) {  // a NaN and a -0 stay
     return hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Zero(d), v);
   }
-  if constexpr (kActivation == Activation::tanh) return Tanh(d, v);
-  if constexpr (kActivation == Activation::sigmoid) return Sigmoid(d, v);
-  if constexpr (kActivation == Activation::gelu) return Gelu(d, v);
-  if constexpr (kActivation == Activation::gelu_tanh) return GeluTanh(d, v);
-  if constexpr (kActivation == Activation::silu) return Silu(d, v);
+  if constexpr (kActivation == Activation::tanh) return tanh(d, v);
+  if constexpr (kActivation == Activation::sigmoid) return sigmoid(d, v);
+  if constexpr (kActivation == Activation::gelu) return gelu(d, v);
+  if constexpr (kActivation == Activation::gelu_tanh) return gelu_tanh(d, v);
+  if constexpr (kActivation == Activation::silu) return silu(d, v);
   return v;
 }
 
@@ -46,24 +46,21 @@ struct Finish {
 };
 
 template <Activation kActivation, class T>
-HWY_NOINLINE void FinishWith(const Finish<T>& f) {
+HWY_NOINLINE void finish_with(const Finish<T>& f) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const size_t lanes = hn::Lanes(d);
-  constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
   const auto bias_of = [&](size_t j, size_t real) HWY_ATTR {
     if (!f.bias) return hn::Zero(d);
     if (f.bias_step == 0) return hn::Set(d, f.bias[0]);
-    HWY_ALIGN T some[kMost] = {};
-    std::memcpy(some, f.bias + j, real * sizeof(T));
-    return hn::Load(d, some);
+    return load_part(d, f.bias + j, real);
   };
   const auto whole = [&](size_t i, size_t j, V bias) HWY_ATTR {
     T* c = f.c + i * f.ld + j;
     V v = hn::LoadU(d, c);
     if (f.bias) v = hn::Add(v, bias);
     if (f.pre) hn::StoreU(v, d, f.pre + i * f.ld + j);
-    hn::StoreU(Activate<kActivation>(d, v), d, c);
+    hn::StoreU(activate<kActivation>(d, v), d, c);
   };
   size_t j = 0;
   for (; j + 2 * lanes <= f.columns; j += 2 * lanes) {  // a line of C at a time
@@ -81,30 +78,26 @@ HWY_NOINLINE void FinishWith(const Finish<T>& f) {
   if (j < f.columns) {
     const size_t real = f.columns - j;
     const V bias = bias_of(j, real);
-    HWY_ALIGN T edge[kMost] = {};
     for (size_t i = 0; i < f.rows; ++i) {
       T* c = f.c + i * f.ld + j;
-      std::memcpy(edge, c, real * sizeof(T));
-      V v = hn::Load(d, edge);
+      V v = load_part(d, c, real);
       if (f.bias) v = hn::Add(v, bias);
-      hn::Store(v, d, edge);
-      if (f.pre) std::memcpy(f.pre + i * f.ld + j, edge, real * sizeof(T));
-      hn::Store(Activate<kActivation>(d, v), d, edge);
-      std::memcpy(c, edge, real * sizeof(T));
+      if (f.pre) store_part(v, d, f.pre + i * f.ld + j, real);
+      store_part(activate<kActivation>(d, v), d, c, real);
     }
   }
 }
 
 template <class T>
-void FinishBlock(Activation activation, const Finish<T>& f) {
+void finish_block(Activation activation, const Finish<T>& f) {
   switch (activation) {
-    case Activation::none: return FinishWith<Activation::none, T>(f);
-    case Activation::relu: return FinishWith<Activation::relu, T>(f);
-    case Activation::tanh: return FinishWith<Activation::tanh, T>(f);
-    case Activation::sigmoid: return FinishWith<Activation::sigmoid, T>(f);
-    case Activation::gelu: return FinishWith<Activation::gelu, T>(f);
-    case Activation::gelu_tanh: return FinishWith<Activation::gelu_tanh, T>(f);
-    case Activation::silu: return FinishWith<Activation::silu, T>(f);
+    case Activation::none: return finish_with<Activation::none, T>(f);
+    case Activation::relu: return finish_with<Activation::relu, T>(f);
+    case Activation::tanh: return finish_with<Activation::tanh, T>(f);
+    case Activation::sigmoid: return finish_with<Activation::sigmoid, T>(f);
+    case Activation::gelu: return finish_with<Activation::gelu, T>(f);
+    case Activation::gelu_tanh: return finish_with<Activation::gelu_tanh, T>(f);
+    case Activation::silu: return finish_with<Activation::silu, T>(f);
   }
 }
 

@@ -17,6 +17,7 @@
 #include <type_traits>
 
 #include "ebb/base/half.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/convert-inl.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
@@ -28,7 +29,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 template <class T, class S>
-HWY_INLINE T Widen(S s) {
+HWY_INLINE T widen(S s) {
   if constexpr (std::is_same_v<T, S>) {
     return s;
   } else {
@@ -37,32 +38,32 @@ HWY_INLINE T Widen(S s) {
 }
 
 template <class D, class S>
-HWY_INLINE hn::Vec<D> LoadWiden(D d, const S* p) {
+HWY_INLINE hn::Vec<D> load_widen(D d, const S* p) {
   if constexpr (std::is_same_v<hn::TFromD<D>, S>) {
     return hn::LoadU(d, p);
   } else {
-    return LoadHalf(d, p);
+    return load_half(d, p);
   }
 }
 
 // One 16-byte block from each of rows[0], rows[step], …, side by side; step = lanes in a block.
 template <class D, class S>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const S* const* rows, size_t k) {
+HWY_INLINE hn::Vec<D> load_blocks(D d, const S* const* rows, size_t k) {
   if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= 16) {
-    return LoadWiden(d, rows[0] + k);
+    return load_widen(d, rows[0] + k);
   } else {
     const hn::Half<D> half;
-    return hn::Combine(d, LoadBlocks(half, rows + hn::Lanes(half), k), LoadBlocks(half, rows, k));
+    return hn::Combine(d, load_blocks(half, rows + hn::Lanes(half), k), load_blocks(half, rows, k));
   }
 }
 
 // out[i] = element k + i of Lanes rows, for as many i as a 16-byte block has lanes.
 template <class T, class D, class S>
-HWY_INLINE void LoadTurned(D d, const S* const* rows, size_t k, hn::Vec<D>* out) {
+HWY_INLINE void load_turned(D d, const S* const* rows, size_t k, hn::Vec<D>* out) {
   using V = hn::Vec<D>;
   if constexpr (sizeof(T) == 4) {
-    const V r0 = LoadBlocks(d, rows, k), r1 = LoadBlocks(d, rows + 1, k);
-    const V r2 = LoadBlocks(d, rows + 2, k), r3 = LoadBlocks(d, rows + 3, k);
+    const V r0 = load_blocks(d, rows, k), r1 = load_blocks(d, rows + 1, k);
+    const V r2 = load_blocks(d, rows + 2, k), r3 = load_blocks(d, rows + 3, k);
     const V even_low = hn::InterleaveLower(d, r0, r2), even_high = hn::InterleaveUpper(d, r0, r2);
     const V odd_low = hn::InterleaveLower(d, r1, r3), odd_high = hn::InterleaveUpper(d, r1, r3);
     out[0] = hn::InterleaveLower(d, even_low, odd_low);
@@ -70,7 +71,7 @@ HWY_INLINE void LoadTurned(D d, const S* const* rows, size_t k, hn::Vec<D>* out)
     out[2] = hn::InterleaveLower(d, even_high, odd_high);
     out[3] = hn::InterleaveUpper(d, even_high, odd_high);
   } else {
-    const V r0 = LoadBlocks(d, rows, k), r1 = LoadBlocks(d, rows + 1, k);
+    const V r0 = load_blocks(d, rows, k), r1 = load_blocks(d, rows + 1, k);
     out[0] = hn::InterleaveLower(d, r0, r1);
     out[1] = hn::InterleaveUpper(d, r0, r1);
   }
@@ -80,8 +81,8 @@ HWY_INLINE void LoadTurned(D d, const S* const* rows, size_t k, hn::Vec<D>* out)
 // `width` columns of which `rows` are real; the others repeat the last. If width is not a multiple
 // of a vector, stores run over into the next k, which is written after.
 template <class T, class S>
-HWY_NOINLINE void PackTurned(const S* src, size_t ld, size_t rows, size_t kc, T* dst,
-                             size_t width) {
+HWY_NOINLINE void pack_turned(const S* src, size_t ld, size_t rows, size_t kc, T* dst,
+                              size_t width) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr size_t kBlock = 16 / sizeof(T);
@@ -96,14 +97,14 @@ HWY_NOINLINE void PackTurned(const S* src, size_t ld, size_t rows, size_t kc, T*
     // A vector cut short must not reach what another strip of columns has already written: those
     // of the next k are, so only a panel of one strip may run over.
     const bool whole = real == lanes || width < lanes;
-    const size_t end = !whole || kc * width < lanes ? 0 : kc - (lanes - real + width - 1) / width;
+    const size_t end = !whole || kc * width < lanes ? 0 : kc - ceil_div(lanes - real, width);
     for (; k + kBlock <= end; k += kBlock) {
       V turned[kBlock];
-      LoadTurned<T>(d, row, k, turned);
+      load_turned<T>(d, row, k, turned);
       for (size_t i = 0; i < kBlock; ++i) hn::StoreU(turned[i], d, out + (k + i) * width);
     }
     for (; k < kc; ++k) {
-      for (size_t i = 0; i < real; ++i) out[k * width + i] = Widen<T>(row[i][k]);
+      for (size_t i = 0; i < real; ++i) out[k * width + i] = widen<T>(row[i][k]);
     }
   }
 }
@@ -115,14 +116,14 @@ constexpr size_t kPackAhead = 12;
 // Columns of across-contiguous src to one panel of B: dst[k * width + j] = src[k * ld + j]; width
 // is a multiple of a vector, `columns` of it are real, the others zero.
 template <class T, class S>
-HWY_NOINLINE void PackCopied(const S* src, size_t ld, size_t columns, size_t kc, T* dst,
-                             size_t width) {
+HWY_NOINLINE void pack_copied(const S* src, size_t ld, size_t columns, size_t kc, T* dst,
+                              size_t width) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   if (columns == width && width == 2 * lanes) {
     for (size_t k = 0; k < kc; ++k, src += ld, dst += width) {
       hwy::Prefetch(src + kPackAhead * ld);
-      const auto low = LoadWiden(d, src), high = LoadWiden(d, src + lanes);
+      const auto low = load_widen(d, src), high = load_widen(d, src + lanes);
       hn::Store(low, d, dst);
       hn::Store(high, d, dst + lanes);
     }
@@ -130,29 +131,29 @@ HWY_NOINLINE void PackCopied(const S* src, size_t ld, size_t columns, size_t kc,
   }
   for (size_t k = 0; k < kc; ++k, src += ld, dst += width) {
     size_t j = 0;
-    for (; j + lanes <= columns; j += lanes) hn::Store(LoadWiden(d, src + j), d, dst + j);
-    for (; j < columns; ++j) dst[j] = Widen<T>(src[j]);
+    for (; j + lanes <= columns; j += lanes) hn::Store(load_widen(d, src + j), d, dst + j);
+    for (; j < columns; ++j) dst[j] = widen<T>(src[j]);
     for (; j < width; ++j) dst[j] = T(0);
   }
 }
 
-// As PackCopied, for panels of A: narrower than or unequal to a vector. `limit` elements of src's
+// As pack_copied, for panels of A: narrower than or unequal to a vector. `limit` elements of src's
 // rows may be read; the panel goes on to `left` rows, and what follows the kc is not yet written.
 template <class T, class S>
-HWY_NOINLINE void PackCopiedNarrow(const S* src, size_t ld, size_t limit, size_t kc, size_t left,
-                                   T* dst, size_t width) {
+HWY_NOINLINE void pack_copied_narrow(const S* src, size_t ld, size_t limit, size_t kc, size_t left,
+                                     T* dst, size_t width) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   size_t k = 0;
   if (width <= lanes && lanes <= limit && left * width >= lanes) {  // run over into the next k
-    const size_t end = HWY_MIN(kc, left - (lanes - width + width - 1) / width);
+    const size_t end = HWY_MIN(kc, left - ceil_div(lanes - width, width));
     for (; k < end; ++k) {
       hwy::Prefetch(src + (k + kPackAhead) * ld);
-      hn::StoreU(LoadWiden(d, src + k * ld), d, dst + k * width);
+      hn::StoreU(load_widen(d, src + k * ld), d, dst + k * width);
     }
   }
   for (; k < kc; ++k) {
-    for (size_t i = 0; i < width; ++i) dst[k * width + i] = Widen<T>(src[k * ld + i]);
+    for (size_t i = 0; i < width; ++i) dst[k * width + i] = widen<T>(src[k * ld + i]);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ebb/base/round.hpp"
+
 namespace ebb::kernels {
 namespace {
 
@@ -28,11 +30,6 @@ constexpr std::size_t kTaskProducts = 100'000;   // and a task
 constexpr std::size_t kGroups = 4;               // of columns for each thread, where B is read so
 constexpr std::size_t kTasks = 8;                // for each thread, so that all end together
 
-constexpr std::size_t size_of(Storage type) {
-  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
-}
-constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-constexpr std::size_t round_up(std::size_t a, std::size_t b) { return ceil_div(a, b) * b; }
 // a in equal parts of at most `most`, each a multiple of `unit`.
 constexpr std::size_t part_of(std::size_t a, std::size_t most, std::size_t unit) {
   return a <= most ? a : round_up(ceil_div(a, ceil_div(a, most)), unit);

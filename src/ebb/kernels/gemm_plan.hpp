@@ -5,9 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/gemm.hpp"
 
 namespace ebb::kernels {
+
+constexpr std::size_t size_of(Storage type) {
+  return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
+}
 
 // Of two operands one is packed by all threads, for all, and lies in the cache that they share; the
 // other is packed by whoever computes with it, just before, and stays in that thread's own. So
@@ -39,7 +44,7 @@ struct GemmPlan {
   std::size_t a_bytes = 0;           // and A, where both are shared
 
   std::size_t blocks(std::size_t of_rows) const {
-    return (of_rows + block_rows - 1) / block_rows;
+    return ceil_div(of_rows, block_rows);
   }
 };
 

@@ -6,6 +6,8 @@
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/element.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -15,22 +17,6 @@ constexpr std::size_t kLine = 64;                     // bytes of a cache line
 
 std::size_t grain_of(std::size_t item_bytes) {
   return std::max<std::size_t>(1, kPart / std::max<std::size_t>(1, item_bytes));
-}
-
-std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-
-template <class F>
-void with_element(std::size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    default:
-      return f(std::uint64_t{});
-  }
 }
 
 // Rows of one element: a plain loop.
@@ -85,7 +71,7 @@ void gather(std::size_t outer, std::size_t size, std::size_t row, const void* x,
   const bool element = row == 1 || row == 2 || row == 4 || row == 8;
   pool::parallel_for(outer * count, grain_of(row), [&](std::size_t begin, std::size_t end) {
     if (element)
-      return with_element(row, [&](auto zero) {
+      return with_bits(row, [&](auto zero) {
         using E = decltype(zero);
         gather_elements(static_cast<const E*>(x), size, indices, count, static_cast<E*>(y), begin,
                         end);
@@ -116,7 +102,7 @@ void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T
       for (; b < e; ++b) all(b, 0, size, 0, inner);
     });
   } else if (const std::size_t line = kLine / sizeof(T); size < 8 * threads && inner >= 4 * line) {
-    const std::size_t columns = divide_up(divide_up(inner, threads), line) * line;
+    const std::size_t columns = round_up(ceil_div(inner, threads), line);
     pool::parallel_for(outer * threads, 1, [&](std::size_t b, std::size_t e) {
       for (; b < e; ++b)
         all(b / threads, 0, size, std::min(inner, b % threads * columns),
@@ -124,7 +110,7 @@ void scatter_add(std::size_t outer, std::size_t size, std::size_t inner, const T
     });
   } else {  // every part reads all indices and adds to its own rows
     const std::size_t parts = std::min(size, 2 * threads);
-    const std::size_t rows = divide_up(size, parts);
+    const std::size_t rows = ceil_div(size, parts);
     pool::parallel_for(outer * parts, 1, [&](std::size_t b, std::size_t e) {
       for (; b < e; ++b)
         all(b / parts, std::min(size, b % parts * rows), std::min(size, (b % parts + 1) * rows), 0,
@@ -165,7 +151,7 @@ void scatter_add_half(std::size_t outer, std::size_t size, std::size_t inner, co
                       const I* indices, std::size_t count, Half* y, std::span<std::byte> scratch) {
   if (outer * size * inner * count == 0) return;
   const HalfPart part(size, inner);
-  const std::size_t down = divide_up(size, part.rows), across = divide_up(inner, part.columns);
+  const std::size_t down = ceil_div(size, part.rows), across = ceil_div(inner, part.columns);
   pool::parallel_for(outer * down * across, 1, [&](std::size_t begin, std::size_t end) {
     auto* sums = reinterpret_cast<float*>(scratch.data()) +
                  static_cast<std::size_t>(pool::thread_index()) * part.rows * part.columns;
@@ -210,7 +196,7 @@ void scatter_add_some(std::size_t first, std::size_t rows, std::size_t inner, co
 template <class I>
 void take_along(std::size_t outer, std::size_t size, std::size_t inner, std::size_t element,
                 const void* x, const I* indices, std::size_t count, void* y) {
-  with_element(element, [&](auto zero) {
+  with_bits(element, [&](auto zero) {
     using E = decltype(zero);
     const auto* from = static_cast<const E*>(x);
     auto* to = static_cast<E*>(y);
@@ -236,7 +222,7 @@ void put_along_add(std::size_t outer, std::size_t size, std::size_t inner, const
                    const I* indices, std::size_t count, T* y) {
   // Columns of all outer rows, in pieces of a few cache lines: each is one chain over j.
   constexpr std::size_t kColumns = 4 * kLine / sizeof(T);
-  const std::size_t pieces = divide_up(inner, kColumns);
+  const std::size_t pieces = ceil_div(inner, kColumns);
   const std::size_t work = count * std::min(inner, kColumns) * (sizeof(T) + sizeof(I));
   pool::parallel_for(outer * pieces, grain_of(work), [&](std::size_t b, std::size_t e) {
     for (; b < e; ++b) {

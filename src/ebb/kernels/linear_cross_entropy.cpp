@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/gemm.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/linear_cross_entropy_rows.hpp"
-#include "ebb/kernels/rows.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -14,9 +15,6 @@ constexpr std::size_t kMostRows = 1024;      // of a tile: more do not make the 
 constexpr std::size_t kMostClasses = 4096;   // likewise, and the tile stays in the cache
 constexpr std::size_t kLeastKeptRows = 32;   // fewer: making logits twice is quicker
 constexpr std::size_t kPad = 64;             // bytes between rows of a tile: no power of two apart
-
-constexpr std::size_t ceil_div(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
-constexpr std::size_t round_up(std::size_t a, std::size_t b) { return ceil_div(a, b) * b; }
 
 Storage stored(const LinearShape& shape, Storage given) {
   return shape.element == 8 ? Storage::f64 : given;

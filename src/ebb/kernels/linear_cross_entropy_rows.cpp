@@ -24,7 +24,7 @@ T exp_of(T x) {
 template <class T>
 void add_block(const T* x, std::size_t n, bool totals, LinearRow<T>& row) {
   if (totals) {
-    row.total += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    row.total += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
       return hn::Add(acc, load(x + i, amount));
     });
   }
@@ -69,7 +69,7 @@ struct ToGradient {
   }
   HWY_INLINE void wide(std::size_t first) {
     const auto use = [&](std::size_t i, std::size_t, RowVec<T> e)
-                         EBB_ROW_LAMBDA { store<T>(hn::MulSub(e, factor, spread), x + i, Whole()); };
+                         EBB_LAMBDA { store<T>(hn::MulSub(e, factor, spread), x + i, Whole()); };
     wide_exponentials<T, false>(x, first, max, use);
   }
 };

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/loss.hpp"
-#include "ebb/kernels/rows.hpp"
 
 #ifndef EBB_KERNELS_LOSS_CROSS_ENTROPY_ONCE_
 #define EBB_KERNELS_LOSS_CROSS_ENTROPY_ONCE_
@@ -29,13 +29,13 @@ template <class T>
 void sparse_losses(const T* const* rows, const std::size_t* labels, std::size_t count,
                    std::size_t n, T smoothing, T* losses) {
   T max[kRowsAtOnce], log_sum[kRowsAtOnce];
-  log_sums([&](std::size_t row) EBB_ROW_LAMBDA { return rows[row]; }, count, n, max, log_sum);
+  log_sums([&](std::size_t row) EBB_LAMBDA { return rows[row]; }, count, n, max, log_sum);
   for (std::size_t row = 0; row < count; ++row) {
     const T* x = rows[row];
     losses[row] = log_sum[row] - (x[labels[row]] - max[row]);
     if (smoothing == 0) continue;
     const auto vmax = hn::Set(RowTag<T>(), max[row]);
-    const T below = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    const T below = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
       return hn::Add(acc, hn::Sub(load(x + i, amount), vmax));
     });
     losses[row] = (1 - smoothing) * losses[row] +
@@ -52,7 +52,7 @@ void sparse_gradient(const T* x, T* dx, std::size_t n, std::size_t label, T smoo
   const T sum = exponentials.sum.total();
   const auto factor = hn::Set(d, upstream / sum);
   const auto spread = hn::Set(d, upstream * (smoothing / static_cast<T>(n)));
-  each_vector<T>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(n, [&](std::size_t i, auto amount) EBB_LAMBDA {
     store<T>(hn::MulSub(load(dx + i, amount), factor, spread), dx + i, amount);
   });
   dx[label] -= upstream * (1 - smoothing);
@@ -64,7 +64,7 @@ T soft_loss(const T* x, const T* t, std::size_t n) {
   const T max = row_max(x, n);
   const T sum = row_exp_sum(x, n, max);
   const auto log_sum = hn::Set(d, log_of(sum)), vmax = hn::Set(d, max);
-  return row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  return row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
     const auto target = load(t + i, amount);
     const auto surprise = hn::Sub(log_sum, hn::Sub(load(x + i, amount), vmax));
     const auto none = hn::Eq(target, hn::Zero(d));
@@ -77,11 +77,11 @@ void soft_gradient(const T* x, const T* t, T* dx, std::size_t n, T upstream) {
   const RowTag<T> d;
   const T max = row_max(x, n);
   const T mass = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount)
-                                   EBB_ROW_LAMBDA { return hn::Add(acc, load(t + i, amount)); });
+                                   EBB_LAMBDA { return hn::Add(acc, load(t + i, amount)); });
   const T sum = row_exp_sum(x, n, max);
   const auto factor = hn::Set(d, mass / sum), vmax = hn::Set(d, max);
   const auto up = hn::Set(d, upstream);
-  each_vector<T>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(n, [&](std::size_t i, auto amount) EBB_LAMBDA {
     const auto e = exp_below<T>(hn::Sub(load(x + i, amount), vmax));
     store<T>(hn::Mul(up, hn::MulSub(e, factor, load(t + i, amount))), dx + i, amount);
   });

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/loss.hpp"
-#include "ebb/kernels/rows.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/loss_element.cpp"
@@ -22,7 +22,7 @@ HWY_INLINE RowVec<T> loss_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   if constexpr (kKind == ElementLoss::binary_cross_entropy) {
     // max(x, 0) - x t is exact where the result is small; log(1 + e^-|x|) is what is left.
     const auto sure = hn::Sub(hn::Max(x, hn::Zero(d)), hn::Mul(x, t));
-    return hn::Add(sure, Softplus(d, hn::Neg(hn::Abs(x))));
+    return hn::Add(sure, softplus(d, hn::Neg(hn::Abs(x))));
   } else {
     const auto away = hn::Sub(x, t);
     if constexpr (kKind == ElementLoss::squared) return hn::Mul(away, away);
@@ -39,7 +39,7 @@ template <class T, ElementLoss::Kind kKind>
 HWY_INLINE RowVec<T> derivative_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   const RowTag<T> d;
   if constexpr (kKind == ElementLoss::binary_cross_entropy) {
-    return hn::Sub(Sigmoid(d, x), t);
+    return hn::Sub(sigmoid(d, x), t);
   } else {
     const auto away = hn::Sub(x, t);
     if constexpr (kKind == ElementLoss::squared) return hn::Add(away, away);
@@ -57,14 +57,14 @@ template <class T, ElementLoss::Kind kKind>
 void loss_rows(const T* x, const T* t, std::size_t rows, std::size_t n, T delta, T* losses) {
   const auto vdelta = hn::Set(RowTag<T>(), delta);
   if (n == 1) {
-    each_vector<T>(rows, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(rows, [&](std::size_t i, auto amount) EBB_LAMBDA {
       store<T>(loss_of<T, kKind>(load(x + i, amount), load(t + i, amount), vdelta), losses + i,
                amount);
     });
     return;
   }
   for (std::size_t row = 0; row < rows; ++row, x += n, t += n) {
-    losses[row] = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    losses[row] = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
       return hn::Add(acc, loss_of<T, kKind>(load(x + i, amount), load(t + i, amount), vdelta));
     });
   }
@@ -73,42 +73,40 @@ void loss_rows(const T* x, const T* t, std::size_t rows, std::size_t n, T delta,
 template <class T, ElementLoss::Kind kKind>
 void loss_gradients(const T* x, const T* t, std::size_t size, T delta, T upstream, T* dx) {
   const auto vdelta = hn::Set(RowTag<T>(), delta), up = hn::Set(RowTag<T>(), upstream);
-  each_vector<T>(size, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(size, [&](std::size_t i, auto amount) EBB_LAMBDA {
     const auto g = derivative_of<T, kKind>(load(x + i, amount), load(t + i, amount), vdelta);
     store<T>(hn::Mul(g, up), dx + i, amount);
   });
 }
 
+template <class F>
+HWY_INLINE void with_kind(ElementLoss::Kind kind, F&& f) {
+  switch (kind) {
+    case ElementLoss::binary_cross_entropy:
+      return f.template operator()<ElementLoss::binary_cross_entropy>();
+    case ElementLoss::squared:
+      return f.template operator()<ElementLoss::squared>();
+    case ElementLoss::absolute:
+      return f.template operator()<ElementLoss::absolute>();
+    case ElementLoss::huber:
+      return f.template operator()<ElementLoss::huber>();
+  }
+}
+
 template <class T>
 void any_loss_rows(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, std::size_t n,
                    T* losses) {
-  const T delta = static_cast<T>(loss.delta);
-  switch (loss.kind) {
-    case ElementLoss::binary_cross_entropy:
-      return loss_rows<T, ElementLoss::binary_cross_entropy>(x, t, rows, n, delta, losses);
-    case ElementLoss::squared:
-      return loss_rows<T, ElementLoss::squared>(x, t, rows, n, delta, losses);
-    case ElementLoss::absolute:
-      return loss_rows<T, ElementLoss::absolute>(x, t, rows, n, delta, losses);
-    case ElementLoss::huber:
-      return loss_rows<T, ElementLoss::huber>(x, t, rows, n, delta, losses);
-  }
+  with_kind(loss.kind, [&]<ElementLoss::Kind kKind>() EBB_LAMBDA {
+    loss_rows<T, kKind>(x, t, rows, n, static_cast<T>(loss.delta), losses);
+  });
 }
 
 template <class T>
 void any_loss_gradients(const ElementLoss& loss, const T* x, const T* t, std::size_t size,
                         T upstream, T* dx) {
-  const T delta = static_cast<T>(loss.delta);
-  switch (loss.kind) {
-    case ElementLoss::binary_cross_entropy:
-      return loss_gradients<T, ElementLoss::binary_cross_entropy>(x, t, size, delta, upstream, dx);
-    case ElementLoss::squared:
-      return loss_gradients<T, ElementLoss::squared>(x, t, size, delta, upstream, dx);
-    case ElementLoss::absolute:
-      return loss_gradients<T, ElementLoss::absolute>(x, t, size, delta, upstream, dx);
-    case ElementLoss::huber:
-      return loss_gradients<T, ElementLoss::huber>(x, t, size, delta, upstream, dx);
-  }
+  with_kind(loss.kind, [&]<ElementLoss::Kind kKind>() EBB_LAMBDA {
+    loss_gradients<T, kKind>(x, t, size, static_cast<T>(loss.delta), upstream, dx);
+  });
 }
 
 #define EBB_LOSS_TARGETS(T, suffix)                                                             \

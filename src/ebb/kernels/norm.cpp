@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/turns.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -82,6 +82,19 @@ HWY_INLINE T rstd_of(const RowSum<T>& spread, T count, T eps) {
   return T(1) / std::sqrt(spread.total() / count + eps);
 }
 
+// As walk_two, of three stages; the first is layer_norm's alone.
+template <class T, bool kCentered, class First, class Second, class Third>
+HWY_INLINE void walk_three(std::size_t n, bool reads, First& first, bool spreads, Second& second,
+                           bool writes, Third& third) {
+  if (reads && spreads && writes) {
+    if constexpr (kCentered) return walk<T>(n, first, second, third);
+    return walk<T>(n, second, third);
+  }
+  if (writes) walk<T>(n, third);
+  if (spreads) walk<T>(n, second);
+  if (reads && kCentered) walk<T>(n, first);
+}
+
 // Three rows are under way at a time: the mean of one, the spread of the one before it, the result
 // of the one before that. Chains of additions leave gaps; so stages of different rows fill them,
 // and memory is read and written evenly. rms_norm has no first stage.
@@ -102,7 +115,7 @@ void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
     const T* x = a.x + row * n;
     T* y = a.out + row * n;
     const auto vmean = hn::Set(d, ready.mean), rstd = hn::Set(d, ready.rstd);
-    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
       auto v = load(x + i, amount);
       if constexpr (kCentered) {
         v = hn::MulAdd(hn::Mul(hn::Sub(v, vmean), rstd), load(weight + i, amount),
@@ -112,17 +125,7 @@ void forward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end) {
       }
       store<T>(v, y + i, stored<Out>(amount));
     };
-    if (reads && spreads && writes) {
-      if constexpr (kCentered) {
-        walk<T>(n, first, second, third);
-      } else {
-        walk<T>(n, second, third);
-      }
-    } else {
-      if (writes) walk<T>(n, third);
-      if (spreads) walk<T>(n, second);
-      if (reads && kCentered) walk<T>(n, first);
-    }
+    walk_three<T, kCentered>(n, reads, first, spreads, second, writes, third);
     ready = {mean, rstd_of(second.sum, count, a.eps)};
     mean = kCentered ? first.sum.total() / count : T(0);
   }
@@ -172,24 +175,14 @@ void backward_rows(const NormArrays<T>& a, std::size_t begin, std::size_t end, R
     const T* x = a.x + row * n;
     const T* dy = a.dy + row * n;
     T* dx = a.out + row * n;
-    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
       auto v = load(x + i, amount);
       if constexpr (kCentered) v = hn::Sub(v, vmean);
       auto g = hn::Mul(load(dy + i, amount), load(weight + i, amount));
       if constexpr (kCentered) g = hn::Sub(g, vlevel);  // rounded as in the sum: 0 where n is 1
       store<T>(hn::Mul(rstd, hn::NegMulAdd(v, vslope, g)), dx + i, stored<Out>(amount));
     };
-    if (reads && sums && writes) {
-      if constexpr (kCentered) {
-        walk<T>(n, first, second, third);
-      } else {
-        walk<T>(n, second, third);
-      }
-    } else {
-      if (writes) walk<T>(n, third);
-      if (sums) walk<T>(n, second);
-      if (reads && kCentered) walk<T>(n, first);
-    }
+    walk_three<T, kCentered>(n, reads, first, sums, second, writes, third);
     if (sums) {
       const T r = rstd_of(second.spread, count, a.eps);
       stats[t - 1] = {mean, r};
@@ -210,13 +203,7 @@ void row_stats(const NormArrays<T>& a, std::size_t begin, std::size_t end, RowSt
     const bool reads = kCentered && t < rows, spreads = t >= 1;
     Level<T> first(a.x + (begin + (reads ? t : 0)) * n);
     Spread<T, kCentered> second(a.x + (begin + (spreads ? t - 1 : 0)) * n, mean);
-    if (reads && spreads) {
-      walk<T>(n, first, second);
-    } else if (spreads) {
-      walk<T>(n, second);
-    } else if (reads) {
-      walk<T>(n, first);
-    }
+    walk_two<T>(n, reads, first, spreads, second);
     if (spreads) stats[t - 1] = {mean, rstd_of(second.sum, count, a.eps)};
     mean = kCentered ? first.sum.total() / count : T(0);
   }
@@ -233,7 +220,7 @@ HWY_INLINE void add_rows(const NormArrays<T>& a, std::size_t row, const RowStats
     mean[r] = hn::Set(d, stats[r].mean);
     rstd[r] = hn::Set(d, stats[r].rstd);
   }
-  each_vector<T>(a.n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(a.n, [&](std::size_t i, auto amount) EBB_LAMBDA {
     auto weight_sum = hn::Zero(d), bias_sum = hn::Zero(d);
     if (a.dweight != nullptr) weight_sum = load(a.dweight + i, amount);
     if (a.dbias != nullptr) bias_sum = load(a.dbias + i, amount);

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "ebb/base/rng.hpp"
+#include "ebb/base/round.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -126,7 +127,7 @@ HWY_INLINE void each_words(Draws draws, std::size_t total, F&& f) {
     const std::size_t skip = static_cast<std::size_t>(position % kGroup);
     const std::size_t wanted = skip + (total - done);
     const std::size_t filled = wanted < kWordsAtOnce ? wanted : kWordsAtOnce;
-    const std::size_t groups = (filled + kGroup - 1) / kGroup;
+    const std::size_t groups = ceil_div(filled, kGroup);
     philox_groups(keys, draws.stream, position / kGroup, groups, words);
     f(words + skip, done, filled - skip);
     done += filled - skip;

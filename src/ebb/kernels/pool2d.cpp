@@ -6,10 +6,11 @@
 #include "hwy/highway.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 
 #ifndef EBB_KERNELS_POOL2D_WINDOW_
 #define EBB_KERNELS_POOL2D_WINDOW_
@@ -48,26 +49,12 @@ namespace ebb::kernels::pooling {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadSome(D d, const T* from, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::LoadU(d, from);
-  HWY_ALIGN T part[hn::MaxLanes(D())] = {};
-  std::memcpy(part, from, count * sizeof(T));
-  return hn::Load(d, part);
-}
-
-template <class D, class T>
-HWY_INLINE void StoreSome(hn::Vec<D> v, D d, T* to, size_t count) {
-  if (HWY_LIKELY(count >= hn::Lanes(d))) return hn::StoreU(v, d, to);
-  HWY_ALIGN T part[hn::MaxLanes(D())];
-  hn::Store(v, d, part);
-  std::memcpy(to, part, count * sizeof(T));
-}
+using kernels::HWY_NAMESPACE::load_some;
+using kernels::HWY_NAMESPACE::store_some;
 
 // Whether v takes the place of the largest so far: larger, or the first NaN.
 template <class V>
-HWY_INLINE auto Beats(V v, V best) {
+HWY_INLINE auto beats(V v, V best) {
   return hn::And(hn::Not(hn::Le(v, best)), hn::Eq(best, best));
 }
 
@@ -79,7 +66,7 @@ struct Window {
 };
 
 template <class T>
-HWY_INLINE Window<T> WindowAt(const Pool2dShape& s, const T* image, size_t i, size_t j) {
+HWY_INLINE Window<T> window_at(const Pool2dShape& s, const T* image, size_t i, size_t j) {
   const Range h = window(i, s.stride_h, s.pad_top, s.window_h, s.in_h);
   const Range w = window(j, s.stride_w, s.pad_left, s.window_w, s.in_w);
   return {image + (h.begin * s.in_w + w.begin) * s.channels, h.size(), w.size(),
@@ -88,22 +75,22 @@ HWY_INLINE Window<T> WindowAt(const Pool2dShape& s, const T* image, size_t i, si
 
 // Rows [begin, end) of y, counted over the batch.
 template <class T>
-void MaxRows(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {
+void max_rows(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.channels;
   for (size_t row = begin; row < end; ++row) {
     for (size_t j = 0; j < ow; ++j) {
-      const Window<T> w = WindowAt(s, x + row / oh * s.in_h * s.in_w * channels, row % oh, j);
+      const Window<T> w = window_at(s, x + row / oh * s.in_h * s.in_w * channels, row % oh, j);
       T* out = y + (row * ow + j) * channels;
       for (size_t c = 0; c < channels; c += lanes) {
         auto best = hn::Set(d, -std::numeric_limits<T>::infinity());
         for (size_t a = 0; a < w.rows; ++a) {
           for (size_t b = 0; b < w.cols; ++b) {
-            const auto v = LoadSome(d, w.first + a * w.row + b * w.col + c, channels - c);
-            best = hn::IfThenElse(Beats(v, best), v, best);
+            const auto v = load_some(d, w.first + a * w.row + b * w.col + c, channels - c);
+            best = hn::IfThenElse(beats(v, best), v, best);
           }
         }
-        StoreSome(best, d, out + c, channels - c);
+        store_some(best, d, out + c, channels - c);
       }
     }
   }
@@ -112,13 +99,13 @@ void MaxRows(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {
 // Number, counted along the window's rows, of the first of its largest cells, for one vector of
 // channels; -1 if the window is empty.
 template <class D, class T>
-HWY_INLINE hn::Vec<D> FirstLargest(D d, const Window<T>& w, size_t c, size_t count) {
+HWY_INLINE hn::Vec<D> first_largest(D d, const Window<T>& w, size_t c, size_t count) {
   auto best = hn::Set(d, -std::numeric_limits<T>::infinity());
   auto cell = hn::Set(d, w.rows * w.cols == 0 ? T{-1} : T{0});
   for (size_t a = 0; a < w.rows; ++a) {
     for (size_t b = 0; b < w.cols; ++b) {
-      const auto v = LoadSome(d, w.first + a * w.row + b * w.col + c, count);
-      const auto better = Beats(v, best);
+      const auto v = load_some(d, w.first + a * w.row + b * w.col + c, count);
+      const auto better = beats(v, best);
       best = hn::IfThenElse(better, v, best);
       cell = hn::IfThenElse(better, hn::Set(d, static_cast<T>(a * w.cols + b)), cell);
     }
@@ -127,25 +114,25 @@ HWY_INLINE hn::Vec<D> FirstLargest(D d, const Window<T>& w, size_t c, size_t cou
 }
 
 template <class T>
-void PickRows(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin, size_t end) {
+void pick_rows(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin, size_t end) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.channels;
   for (size_t row = begin; row < end; ++row) {
     for (size_t j = 0; j < ow; ++j) {
-      const Window<T> w = WindowAt(s, x + row / oh * s.in_h * s.in_w * channels, row % oh, j);
+      const Window<T> w = window_at(s, x + row / oh * s.in_h * s.in_w * channels, row % oh, j);
       const T* from = v + (w.first - x);
       T* out = y + (row * ow + j) * channels;
       for (size_t c = 0; c < channels; c += lanes) {
-        const auto cell = FirstLargest(d, w, c, channels - c);
+        const auto cell = first_largest(d, w, c, channels - c);
         auto picked = hn::Zero(d);
         for (size_t a = 0; a < w.rows; ++a) {
           for (size_t b = 0; b < w.cols; ++b) {
             const auto here = hn::Eq(cell, hn::Set(d, static_cast<T>(a * w.cols + b)));
             picked = hn::IfThenElse(
-                here, LoadSome(d, from + a * w.row + b * w.col + c, channels - c), picked);
+                here, load_some(d, from + a * w.row + b * w.col + c, channels - c), picked);
           }
         }
-        StoreSome(picked, d, out + c, channels - c);
+        store_some(picked, d, out + c, channels - c);
       }
     }
   }
@@ -153,8 +140,8 @@ void PickRows(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin, 
 
 // Channels [first, last) of image n: windows in order, each adding to its chosen cell.
 template <class T>
-void MaxGradImage(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n, size_t first,
-                  size_t last) {
+void max_grad_image(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n, size_t first,
+                    size_t last) {
   if (first == last) return;
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.channels;
@@ -170,19 +157,19 @@ void MaxGradImage(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n
   }
   for (size_t i = 0; i < oh; ++i) {
     for (size_t j = 0; j < ow; ++j) {
-      const Window<T> w = WindowAt(s, x + image, i, j);
+      const Window<T> w = window_at(s, x + image, i, j);
       T* to = dx + (w.first - x);
       const T* slope = dy + ((n * oh + i) * ow + j) * channels;
       for (size_t c = first; c < last; c += lanes) {
         const size_t left = last - c;
-        const auto cell = FirstLargest(d, w, c, left);
-        const auto g = LoadSome(d, slope + c, left);
+        const auto cell = first_largest(d, w, c, left);
+        const auto g = load_some(d, slope + c, left);
         for (size_t a = 0; a < w.rows; ++a) {
           for (size_t b = 0; b < w.cols; ++b) {
             T* at = to + a * w.row + b * w.col + c;
             const auto share =
                 hn::IfThenElseZero(hn::Eq(cell, hn::Set(d, static_cast<T>(a * w.cols + b))), g);
-            StoreSome(once ? share : hn::Add(LoadSome(d, at, left), share), d, at, left);
+            store_some(once ? share : hn::Add(load_some(d, at, left), share), d, at, left);
           }
         }
       }
@@ -191,28 +178,29 @@ void MaxGradImage(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n
 }
 
 template <class T>
-T OverCells(const Pool2dShape& s, size_t inside, bool count_padding) {
+T over_cells(const Pool2dShape& s, size_t inside, bool count_padding) {
   const size_t cells = count_padding ? s.window_h * s.window_w : inside;
   return cells == 0 ? T{0} : T{1} / static_cast<T>(cells);
 }
 
 template <class T>
-void AvgRows(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin, size_t end) {
+void avg_rows(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin,
+              size_t end) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.channels;
   for (size_t row = begin; row < end; ++row) {
     for (size_t j = 0; j < ow; ++j) {
-      const Window<T> w = WindowAt(s, x + row / oh * s.in_h * s.in_w * channels, row % oh, j);
-      const auto scale = hn::Set(d, OverCells<T>(s, w.rows * w.cols, count_padding));
+      const Window<T> w = window_at(s, x + row / oh * s.in_h * s.in_w * channels, row % oh, j);
+      const auto scale = hn::Set(d, over_cells<T>(s, w.rows * w.cols, count_padding));
       T* out = y + (row * ow + j) * channels;
       for (size_t c = 0; c < channels; c += lanes) {
         auto sum = hn::Zero(d);
         for (size_t a = 0; a < w.rows; ++a) {
           for (size_t b = 0; b < w.cols; ++b) {
-            sum = hn::Add(sum, LoadSome(d, w.first + a * w.row + b * w.col + c, channels - c));
+            sum = hn::Add(sum, load_some(d, w.first + a * w.row + b * w.col + c, channels - c));
           }
         }
-        StoreSome(hn::Mul(sum, scale), d, out + c, channels - c);
+        store_some(hn::Mul(sum, scale), d, out + c, channels - c);
       }
     }
   }
@@ -220,8 +208,8 @@ void AvgRows(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t 
 
 // Rows [begin, end) of dx, counted over the batch: each pixel gathers from the windows it is in.
 template <class T>
-void AvgGradRows(const Pool2dShape& s, const T* dy, T* dx, bool count_padding, size_t begin,
-                 size_t end) {
+void avg_grad_rows(const Pool2dShape& s, const T* dy, T* dx, bool count_padding, size_t begin,
+                   size_t end) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d), oh = s.out_h(), ow = s.out_w(), channels = s.channels;
   for (size_t row = begin; row < end; ++row) {
@@ -236,39 +224,39 @@ void AvgGradRows(const Pool2dShape& s, const T* dy, T* dx, bool count_padding, s
           const size_t rows = window(a, s.stride_h, s.pad_top, s.window_h, s.in_h).size();
           for (size_t b = w.begin; b < w.end; ++b) {
             const size_t cols = window(b, s.stride_w, s.pad_left, s.window_w, s.in_w).size();
-            const auto scale = hn::Set(d, OverCells<T>(s, rows * cols, count_padding));
-            const auto g = LoadSome(d, image + (a * ow + b) * channels + c, channels - c);
+            const auto scale = hn::Set(d, over_cells<T>(s, rows * cols, count_padding));
+            const auto g = load_some(d, image + (a * ow + b) * channels + c, channels - c);
             sum = hn::Add(sum, hn::Mul(g, scale));
           }
         }
-        StoreSome(sum, d, out + c, channels - c);
+        store_some(sum, d, out + c, channels - c);
       }
     }
   }
 }
 
-#define EBB_POOL2D_FOR(T, NAME)                                                                \
-  void MaxRows##NAME(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {       \
-    MaxRows(s, x, y, begin, end);                                                              \
-  }                                                                                            \
-  void PickRows##NAME(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin,        \
-                      size_t end) {                                                            \
-    PickRows(s, x, v, y, begin, end);                                                          \
-  }                                                                                            \
-  void MaxGradImage##NAME(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n,      \
-                          size_t first, size_t last) {                                         \
-    MaxGradImage(s, x, dy, dx, n, first, last);                                                \
-  }                                                                                            \
-  void AvgRows##NAME(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin, \
-                     size_t end) {                                                             \
-    AvgRows(s, x, y, count_padding, begin, end);                                               \
-  }                                                                                            \
-  void AvgGradRows##NAME(const Pool2dShape& s, const T* dy, T* dx, bool count_padding,         \
-                         size_t begin, size_t end) {                                           \
-    AvgGradRows(s, dy, dx, count_padding, begin, end);                                         \
+#define EBB_POOL2D_FOR(T, suffix)                                                                  \
+  void max_rows_##suffix(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {       \
+    max_rows(s, x, y, begin, end);                                                                 \
+  }                                                                                                \
+  void pick_rows_##suffix(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin,        \
+                          size_t end) {                                                            \
+    pick_rows(s, x, v, y, begin, end);                                                             \
+  }                                                                                                \
+  void max_grad_image_##suffix(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n,     \
+                               size_t first, size_t last) {                                        \
+    max_grad_image(s, x, dy, dx, n, first, last);                                                  \
+  }                                                                                                \
+  void avg_rows_##suffix(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin, \
+                         size_t end) {                                                             \
+    avg_rows(s, x, y, count_padding, begin, end);                                                  \
+  }                                                                                                \
+  void avg_grad_rows_##suffix(const Pool2dShape& s, const T* dy, T* dx, bool count_padding,        \
+                              size_t begin, size_t end) {                                          \
+    avg_grad_rows(s, dy, dx, count_padding, begin, end);                                           \
   }
-EBB_POOL2D_FOR(float, F32)
-EBB_POOL2D_FOR(double, F64)
+EBB_POOL2D_FOR(float, f32)
+EBB_POOL2D_FOR(double, f64)
 #undef EBB_POOL2D_FOR
 
 }  // namespace HWY_NAMESPACE
@@ -279,16 +267,16 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace pooling {
 
-HWY_EXPORT(MaxRowsF32);
-HWY_EXPORT(MaxRowsF64);
-HWY_EXPORT(PickRowsF32);
-HWY_EXPORT(PickRowsF64);
-HWY_EXPORT(MaxGradImageF32);
-HWY_EXPORT(MaxGradImageF64);
-HWY_EXPORT(AvgRowsF32);
-HWY_EXPORT(AvgRowsF64);
-HWY_EXPORT(AvgGradRowsF32);
-HWY_EXPORT(AvgGradRowsF64);
+HWY_EXPORT(max_rows_f32);
+HWY_EXPORT(max_rows_f64);
+HWY_EXPORT(pick_rows_f32);
+HWY_EXPORT(pick_rows_f64);
+HWY_EXPORT(max_grad_image_f32);
+HWY_EXPORT(max_grad_image_f64);
+HWY_EXPORT(avg_rows_f32);
+HWY_EXPORT(avg_rows_f64);
+HWY_EXPORT(avg_grad_rows_f32);
+HWY_EXPORT(avg_grad_rows_f64);
 
 std::size_t places(std::size_t in, std::size_t before, std::size_t after, std::size_t window,
                    std::size_t stride) {
@@ -304,11 +292,11 @@ std::size_t out_row(const Pool2dShape& s) {
 }  // namespace pooling
 
 // The vector code for the element type.
-#define EBB_POOL2D_CALL(NAME, ...)                         \
-  if constexpr (sizeof(T) == sizeof(float)) {              \
-    HWY_DYNAMIC_DISPATCH(pooling::NAME##F32)(__VA_ARGS__); \
-  } else {                                                 \
-    HWY_DYNAMIC_DISPATCH(pooling::NAME##F64)(__VA_ARGS__); \
+#define EBB_POOL2D_CALL(name, ...)                          \
+  if constexpr (sizeof(T) == sizeof(float)) {               \
+    HWY_DYNAMIC_DISPATCH(pooling::name##_f32)(__VA_ARGS__); \
+  } else {                                                  \
+    HWY_DYNAMIC_DISPATCH(pooling::name##_f64)(__VA_ARGS__); \
   }
 
 std::size_t Pool2dShape::out_h() const {
@@ -320,20 +308,21 @@ std::size_t Pool2dShape::out_w() const {
 
 template <class T>
 void max_pool2d(const Pool2dShape& s, const T* x, T* y) {
-  pool::parallel_for(s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
-                     [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(MaxRows, s, x, y, b, e) });
+  pool::parallel_for(
+      s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
+      [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(max_rows, s, x, y, b, e) });
 }
 
 template <class T>
 void max_pool2d_pick(const Pool2dShape& s, const T* x, const T* v, T* y) {
   pool::parallel_for(
       s.batch * s.out_h(), pooling::row_grain(2 * pooling::out_row(s)),
-      [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(PickRows, s, x, v, y, b, e) });
+      [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(pick_rows, s, x, v, y, b, e) });
 }
 
 template <class T>
 void max_pool2d_grad(const Pool2dShape& s, const T* x, const T* dy, T* dx) {
-  const std::size_t line = 64 / sizeof(T), lines = (s.channels + line - 1) / line;
+  const std::size_t line = 64 / sizeof(T), lines = ceil_div(s.channels, line);
   const std::size_t wanted = 2 * static_cast<std::size_t>(pool::threads());
   const std::size_t images = std::max<std::size_t>(1, s.batch);
   const std::size_t parts =
@@ -344,23 +333,24 @@ void max_pool2d_grad(const Pool2dShape& s, const T* x, const T* dy, T* dx) {
     for (std::size_t u = b; u < e; ++u) {
       const std::size_t part = u % parts, first = part * lines / parts * line;
       const std::size_t last = std::min(s.channels, (part + 1) * lines / parts * line);
-      EBB_POOL2D_CALL(MaxGradImage, s, x, dy, dx, u / parts, first, last)
+      EBB_POOL2D_CALL(max_grad_image, s, x, dy, dx, u / parts, first, last)
     }
   });
 }
 
 template <class T>
 void avg_pool2d(const Pool2dShape& s, const T* x, T* y, bool count_padding) {
-  pool::parallel_for(
-      s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
-      [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(AvgRows, s, x, y, count_padding, b, e) });
+  pool::parallel_for(s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
+                     [&](std::size_t b, std::size_t e) {
+                       EBB_POOL2D_CALL(avg_rows, s, x, y, count_padding, b, e)
+                     });
 }
 
 template <class T>
 void avg_pool2d_grad(const Pool2dShape& s, const T* dy, T* dx, bool count_padding) {
   const std::size_t row = s.in_w * s.channels * 4;
   pool::parallel_for(s.batch * s.in_h, pooling::row_grain(row), [&](std::size_t b, std::size_t e) {
-    EBB_POOL2D_CALL(AvgGradRows, s, dy, dx, count_padding, b, e)
+    EBB_POOL2D_CALL(avg_grad_rows, s, dy, dx, count_padding, b, e)
   });
 }
 

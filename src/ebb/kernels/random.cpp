@@ -61,11 +61,11 @@ void normal_group(const std::uint32_t* words, T* out, T mean, T stddev) {
     for (std::size_t i = pair; i < pair + 16; i += kRowLanes<T>) {
       const auto u = unit<T>(words + i * kWide), v = unit<T>(words + (i + 16) * kWide);
       const auto one = hn::Set(d, T(1));
-      const auto r = hn::Sqrt(hn::Mul(hn::Set(d, T(-2)), Log(d, hn::Sub(one, u))));
+      const auto r = hn::Sqrt(hn::Mul(hn::Set(d, T(-2)), log(d, hn::Sub(one, u))));
       const auto angle = hn::Mul(v, hn::Set(d, T(6.283185307179586477)));
       const auto spread = hn::Mul(hn::Set(d, stddev), r), center = hn::Set(d, mean);
-      hn::Store(hn::MulAdd(spread, Cos(d, angle), center), d, out + i);
-      hn::Store(hn::MulAdd(spread, Sin(d, angle), center), d, out + i + 16);
+      hn::Store(hn::MulAdd(spread, cos(d, angle), center), d, out + i);
+      hn::Store(hn::MulAdd(spread, sin(d, angle), center), d, out + i + 16);
     }
   }
 }

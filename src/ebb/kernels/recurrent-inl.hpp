@@ -18,6 +18,8 @@
 #include <span>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/recurrent_blocks.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
@@ -36,26 +38,26 @@ constexpr std::size_t kBackVectors = 4;
 
 // Vectors of a strip: 12 chains (two units of latency 4 need 8), and registers left for B and an
 // element of A.
-constexpr int StripOf(int vectors) { return vectors == 3 ? 3 : 2; }
+constexpr int strip_of(int vectors) { return vectors == 3 ? 3 : 2; }
 
 // MR rows × NV vectors of C in registers. A is read an element at a time; B's rows are b_k apart.
 template <int MR, int NV, class T>
-HWY_NOINLINE void Chains(std::size_t depth, const T* a, std::size_t a_row, const T* b,
-                         std::size_t b_k, T* c, std::size_t c_row) {
+HWY_NOINLINE void strip_chains(std::size_t depth, const T* a, std::size_t a_row, const T* b,
+                               std::size_t b_k, T* c, std::size_t c_row) {
   static_assert(kRowLanes<T> == hn::MaxLanes(hn::ScalableTag<T>()));
-  TileChain<MR, NV, T>(depth, RowsAlong<MR, T>(a, a_row), b, b_k, StridedOut<MR, T>(c, c_row),
-                       false);
+  tile_chain<MR, NV, T>(depth, RowsAlong<MR, T>(a, a_row), b, b_k, StridedOut<MR, T>(c, c_row),
+                        false);
 }
 
 // All rows of the block × one panel of NV vectors that has `all` of k, over `depth` of them from
 // `first` on: A begins there.
 template <int NV, class T>
-HWY_INLINE void Product(std::size_t rows, std::size_t first, std::size_t depth, std::size_t all,
+HWY_INLINE void product(std::size_t rows, std::size_t first, std::size_t depth, std::size_t all,
                         const T* a, std::size_t a_row, const T* panel, T* c, std::size_t c_row) {
-  constexpr int kAcross = StripOf(NV);
+  constexpr int kAcross = strip_of(NV);
   constexpr std::size_t kTall = 12 / kAcross;
   const std::size_t lanes = hn::Lanes(RowTag<T>()), width = kAcross * lanes;
-  const std::size_t tiles = (rows + kTall - 1) / kTall;
+  const std::size_t tiles = ceil_div(rows, kTall);
   for (std::size_t k = 0; k < depth; k += kDepth) {
     const std::size_t kc = HWY_MIN(kDepth, depth - k);
     for (std::size_t v = 0; v < NV; v += kAcross) {
@@ -65,17 +67,8 @@ HWY_INLINE void Product(std::size_t rows, std::size_t first, std::size_t depth, 
         const auto chains = [&](auto fn) {
           fn(kc, a + r * a_row + k, a_row, strip, width, c + r * c_row + v * lanes, c_row);
         };
-        switch (height) {
-          case 1: chains(Chains<1, kAcross, T>); break;
-          case 2: chains(Chains<2, kAcross, T>); break;
-          case 3: chains(Chains<3, kAcross, T>); break;
-          case 4: chains(Chains<4, kAcross, T>); break;
-          case 5:
-            if constexpr (kTall > 4) chains(Chains<5, kAcross, T>);
-            break;
-          default:
-            if constexpr (kTall > 4) chains(Chains<6, kAcross, T>);
-        }
+        static_switch<kTall>(height,
+                             [&]<int MR>() EBB_LAMBDA { chains(strip_chains<MR, kAcross, T>); });
       }
     }
   }
@@ -83,8 +76,8 @@ HWY_INLINE void Product(std::size_t rows, std::size_t first, std::size_t depth, 
 
 // A square of the weight, turned: dst[k * width + l] = src[l * ld + k] for a vector of l.
 template <class T>
-HWY_INLINE void TurnColumns(const T* src, std::size_t ld, std::size_t depth, T* dst,
-                            std::size_t width, std::size_t real) {
+HWY_INLINE void turn_columns(const T* src, std::size_t ld, std::size_t depth, T* dst,
+                             std::size_t width, std::size_t real) {
   const RowTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
   constexpr std::size_t kMost = kRowLanes<T>;
@@ -107,27 +100,27 @@ HWY_INLINE void TurnColumns(const T* src, std::size_t ld, std::size_t depth, T* 
 // Panels [begin, end) of the weight (G hidden, hidden) for the way forward. Lanes beyond the last
 // unit repeat it.
 template <int G, class T>
-HWY_NOINLINE void PackForward(const T* weight, std::size_t hidden, T* packed, std::size_t begin,
-                              std::size_t end) {
-  constexpr std::size_t kAcross = StripOf(G);
+HWY_NOINLINE void pack_forward(const T* weight, std::size_t hidden, T* packed, std::size_t begin,
+                               std::size_t end) {
+  constexpr std::size_t kAcross = strip_of(G);
   const std::size_t lanes = hn::Lanes(RowTag<T>());
   for (std::size_t panel = begin; panel < end; ++panel) {
     const std::size_t unit = panel * lanes;
     for (std::size_t g = 0; g < G; ++g) {
       T* strip = packed + (panel * G + g / kAcross * kAcross) * lanes * hidden;
-      TurnColumns(weight + (g * hidden + unit) * hidden, hidden, hidden, strip + g % kAcross * lanes,
-                  kAcross * lanes, HWY_MIN(lanes, hidden - unit));
+      turn_columns(weight + (g * hidden + unit) * hidden, hidden, hidden,
+                   strip + g % kAcross * lanes, kAcross * lanes, HWY_MIN(lanes, hidden - unit));
     }
   }
 }
 
 // Panels [begin, end) of the same weight, as it lies, for the way back: k runs over its rows.
 template <class T>
-HWY_NOINLINE void PackBackward(const T* weight, std::size_t depth, std::size_t hidden, T* packed,
-                               std::size_t begin, std::size_t end) {
+HWY_NOINLINE void pack_backward(const T* weight, std::size_t depth, std::size_t hidden, T* packed,
+                                std::size_t begin, std::size_t end) {
   const RowTag<T> d;
-  const std::size_t lanes = hn::Lanes(d), width = StripOf(kBackVectors) * lanes;
-  const std::size_t strips = kBackVectors / StripOf(kBackVectors);
+  const std::size_t lanes = hn::Lanes(d), width = strip_of(kBackVectors) * lanes;
+  const std::size_t strips = kBackVectors / strip_of(kBackVectors);
   for (std::size_t strip = begin * strips; strip < end * strips; ++strip) {
     const std::size_t unit = strip * width;
     const std::size_t real = unit < hidden ? HWY_MIN(width, hidden - unit) : 0;
@@ -144,11 +137,11 @@ HWY_NOINLINE void PackBackward(const T* weight, std::size_t depth, std::size_t h
 }
 
 // Panels of so many elements that one thread packs at a time.
-inline std::size_t PackGrain(std::size_t elements) { return HWY_MAX(1, 32768 / elements); }
+inline std::size_t pack_grain(std::size_t elements) { return HWY_MAX(1, 32768 / elements); }
 
 // f(u, amount) for each vector of the units; the last may be a part.
 template <class T, class F>
-HWY_INLINE void EachUnits(std::size_t hidden, F&& f) {
+HWY_INLINE void each_units(std::size_t hidden, F&& f) {
   const std::size_t lanes = hn::Lanes(RowTag<T>());
   std::size_t u = 0;
   for (; u + lanes <= hidden; u += lanes) f(u, Whole());
@@ -157,7 +150,7 @@ HWY_INLINE void EachUnits(std::size_t hidden, F&& f) {
 
 // block(row, rows) for all blocks of rows.
 template <class Block>
-void EachBlock(const recurrent::Blocks& blocks, Block&& block) {
+void each_block(const recurrent::Blocks& blocks, Block&& block) {
   pool::parallel_for(blocks.count, 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t b = begin; b < end; ++b)
       block(blocks.begin(b), blocks.begin(b + 1) - blocks.begin(b));
@@ -166,49 +159,49 @@ void EachBlock(const recurrent::Blocks& blocks, Block&& block) {
 
 // A call: the weight is packed to where the scratch begins, then come the blocks.
 template <int G, class T, class Block>
-void RunForward(const Recurrence& over, const recurrent::Layout& layout, const T* weight,
-                T* scratch, Block&& block) {
+void run_forward(const Recurrence& over, const recurrent::Layout& layout, const T* weight,
+                 T* scratch, Block&& block) {
   const std::size_t n = over.hidden, lanes = hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + lanes - 1) / lanes, PackGrain(G * n * lanes),
+  pool::parallel_for(ceil_div(n, lanes), pack_grain(G * n * lanes),
                      [&](std::size_t begin, std::size_t end) {
-                       PackForward<G, T>(weight, n, scratch, begin, end);
+                       pack_forward<G, T>(weight, n, scratch, begin, end);
                      });
-  EachBlock(layout.blocks, block);
+  each_block(layout.blocks, block);
 }
 
 template <int G, class T, class Block>
-void RunBack(const Recurrence& over, const recurrent::Layout& layout, const T* weight, T* scratch,
-             Block&& block) {
+void run_back(const Recurrence& over, const recurrent::Layout& layout, const T* weight, T* scratch,
+              Block&& block) {
   const std::size_t n = over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
-  pool::parallel_for((n + width - 1) / width, PackGrain(G * n * width),
+  pool::parallel_for(ceil_div(n, width), pack_grain(G * n * width),
                      [&](std::size_t begin, std::size_t end) {
-                       PackBackward<T>(weight, G * n, n, scratch, begin, end);
+                       pack_backward<T>(weight, G * n, n, scratch, begin, end);
                      });
-  EachBlock(layout.blocks, block);
+  each_block(layout.blocks, block);
 }
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-// For each target, from Run(call, scratch); then the function of ebb::kernels that picks a target.
+// For each target, from run(call, scratch); then the function of ebb::kernels that picks a target.
 #undef EBB_RECURRENT_TARGETS
-#define EBB_RECURRENT_TARGETS(Call)                                 \
-  void Call##F32(const Call<float>& call, std::byte* scratch) {     \
-    Run(call, reinterpret_cast<float*>(scratch));                   \
-  }                                                                 \
-  void Call##F64(const Call<double>& call, std::byte* scratch) {    \
-    Run(call, reinterpret_cast<double*>(scratch));                  \
+#define EBB_RECURRENT_TARGETS(function, Call)                         \
+  void function##_f32(const Call<float>& call, std::byte* scratch) {  \
+    run(call, reinterpret_cast<float*>(scratch));                     \
+  }                                                                   \
+  void function##_f64(const Call<double>& call, std::byte* scratch) { \
+    run(call, reinterpret_cast<double*>(scratch));                    \
   }
 #undef EBB_RECURRENT_FUNCTION
-#define EBB_RECURRENT_FUNCTION(function, Call)                             \
-  HWY_EXPORT(Call##F32);                                                   \
-  HWY_EXPORT(Call##F64);                                                   \
-  void function(const Call<float>& call, std::span<std::byte> scratch) {   \
-    HWY_DYNAMIC_DISPATCH(Call##F32)(call, scratch.data());                 \
-  }                                                                        \
-  void function(const Call<double>& call, std::span<std::byte> scratch) {  \
-    HWY_DYNAMIC_DISPATCH(Call##F64)(call, scratch.data());                 \
+#define EBB_RECURRENT_FUNCTION(function, Call)                            \
+  HWY_EXPORT(function##_f32);                                             \
+  HWY_EXPORT(function##_f64);                                             \
+  void function(const Call<float>& call, std::span<std::byte> scratch) {  \
+    HWY_DYNAMIC_DISPATCH(function##_f32)(call, scratch.data());           \
+  }                                                                       \
+  void function(const Call<double>& call, std::span<std::byte> scratch) { \
+    HWY_DYNAMIC_DISPATCH(function##_f64)(call, scratch.data());           \
   }
 
 #endif  // EBB_KERNELS_RECURRENT_INL_HPP_

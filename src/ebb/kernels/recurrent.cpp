@@ -3,13 +3,12 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/kernels/recurrent_blocks.hpp"
 
 namespace ebb::kernels {
 namespace {
-
-std::size_t padded_bytes(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Rows of the sum made at a time, those of whole examples: the scratch grows with them, and each
 // time the whole sum is read and written, which few rows would not be worth.
@@ -85,7 +84,7 @@ std::size_t scratch_of(const RecurrentWeightGrad<T>& call) {
       products = std::max(products, gemm_scratch(product(call, examples, call.d, call.rest_columns,
                                                          call.rest_columns, 0)));
   }
-  return padded_bytes(most * call.over.steps * call.over.hidden * sizeof(T)) + products;
+  return round_up(most * call.over.steps * call.over.hidden * sizeof(T), 64) + products;
 }
 
 template <class T>
@@ -94,7 +93,7 @@ void run(const RecurrentWeightGrad<T>& call, std::span<std::byte> scratch) {
   const std::size_t most = examples_at_a_time(over);
   if (most == 0) return;
   T* before = reinterpret_cast<T*>(scratch.data());
-  const auto rest = scratch.subspan(padded_bytes(most * over.steps * over.hidden * sizeof(T)));
+  const auto rest = scratch.subspan(round_up(most * over.steps * over.hidden * sizeof(T), 64));
   for (std::size_t first = 0; first < over.batch; first += most) {
     const std::size_t examples = std::min(most, over.batch - first);
     states_before(call, first, examples, before);

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/recurrent.hpp"
 
 namespace ebb::kernels::recurrent {
@@ -15,7 +16,7 @@ inline constexpr std::size_t kBlockRows = 48;
 inline constexpr std::size_t kForkedFrom = 400'000;  // multiply-adds
 
 // In elements: a multiple of a line, and of four vectors of any target.
-inline constexpr std::size_t padded(std::size_t n) { return (n + 63) / 64 * 64; }
+inline constexpr std::size_t padded(std::size_t n) { return round_up(n, 64); }
 
 inline std::size_t work(const Recurrence& over, std::size_t gates) {
   return over.batch * over.steps * gates * over.hidden * over.hidden;
@@ -25,13 +26,13 @@ inline std::size_t work(const Recurrence& over, std::size_t gates) {
 struct Blocks {
   std::size_t batch, count;
   Blocks(const Recurrence& over, std::size_t gates) : batch(over.batch) {
-    count = (batch + kBlockRows - 1) / kBlockRows;
+    count = ceil_div(batch, kBlockRows);
     const auto threads = static_cast<std::size_t>(pool::threads());
     if (threads == 1 || work(over, gates) < kForkedFrom) return;
-    count = std::min(batch, (count + threads - 1) / threads * threads);
+    count = std::min(batch, round_up(count, threads));
   }
   std::size_t begin(std::size_t block) const { return block * batch / count; }
-  std::size_t most() const { return count == 0 ? 0 : (batch + count - 1) / count; }
+  std::size_t most() const { return count == 0 ? 0 : ceil_div(batch, count); }
 };
 
 // The packed weight for all, then for each thread: two buffers of (rows, padded hidden), one of

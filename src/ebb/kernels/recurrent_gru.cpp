@@ -31,7 +31,7 @@ struct ForwardRow {
 };
 
 template <class T, class Amount>
-HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amount) {
+HWY_INLINE void forward_units(const ForwardRow<T>& row, std::size_t u, Amount amount) {
   const RowTag<T> d;
   const std::size_t lanes = hn::Lanes(d), n = row.hidden;
   const auto before = hn::Load(d, row.h_before + u);
@@ -43,10 +43,10 @@ HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amo
     hn::Store(before, d, row.h_next + u);
     return;
   }
-  const auto reset = Sigmoid(d, hn::Load(d, row.made));
-  const auto update = Sigmoid(d, hn::Load(d, row.made + lanes));
+  const auto reset = sigmoid(d, hn::Load(d, row.made));
+  const auto update = sigmoid(d, hn::Load(d, row.made + lanes));
   const auto hidden_n = hn::Load(d, row.made + 2 * lanes);
-  const auto fresh = Tanh(d, hn::MulAdd(reset, hidden_n, load(row.gates_in + 2 * n + u, amount)));
+  const auto fresh = tanh(d, hn::MulAdd(reset, hidden_n, load(row.gates_in + 2 * n + u, amount)));
   const auto h = hn::MulAdd(update, hn::Sub(before, fresh), fresh);
   store<T>(reset, row.gates + u, amount);
   store<T>(update, row.gates + n + u, amount);
@@ -58,8 +58,8 @@ HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amo
 
 // Where the chains start: reset and update from what the input gives them, new from its bias.
 template <class T, class Amount>
-HWY_INLINE void StartGates(const T* from, std::size_t hidden, const T* bias_n, T* made,
-                           Amount amount) {
+HWY_INLINE void start_gates(const T* from, std::size_t hidden, const T* bias_n, T* made,
+                            Amount amount) {
   const RowTag<T> d;
   constexpr std::size_t kLinesAhead = 3;
   const std::size_t lanes = hn::Lanes(d);
@@ -71,17 +71,17 @@ HWY_INLINE void StartGates(const T* from, std::size_t hidden, const T* bias_n, T
 }
 
 template <class T, class Amount>
-HWY_INLINE void ForwardPanel(const Gru<T>& call, const T* panel, std::size_t row, std::size_t rows,
-                             std::size_t step, const T* h_now, T* h_next, const Own<T>& own,
-                             std::size_t pitch, std::size_t u, Amount amount) {
+HWY_INLINE void forward_panel(const Gru<T>& call, const T* panel, std::size_t row, std::size_t rows,
+                              std::size_t step, const T* h_now, T* h_next, const Own<T>& own,
+                              std::size_t pitch, std::size_t u, Amount amount) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden, width = kGates * hn::Lanes(RowTag<T>());
   const std::size_t time = Steps(over).time(step);
   for (std::size_t r = 0; r < rows; ++r) {
-    StartGates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n, call.bias_n + u,
-               own.made + r * width, amount);
+    start_gates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
+                call.bias_n + u, own.made + r * width, amount);
   }
-  Product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
+  product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t at = (row + r) * over.steps + time;
     const ForwardRow<T> units{call.gates + at * kGates * n,
@@ -93,14 +93,14 @@ HWY_INLINE void ForwardPanel(const Gru<T>& call, const T* panel, std::size_t row
                               h_now + r * pitch,
                               n,
                               takes_part(over, row + r, time)};
-    ForwardUnits(units, u, amount);
+    forward_units(units, u, amount);
   }
 }
 
 // Rows of one block through all steps.
 template <class T>
-HWY_NOINLINE void ForwardBlock(const Gru<T>& call, const Layout& layout, T* scratch,
-                               std::size_t row, std::size_t rows) {
+HWY_NOINLINE void forward_block(const Gru<T>& call, const Layout& layout, T* scratch,
+                                std::size_t row, std::size_t rows) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden, pitch = layout.row, panel = kGates * n;
   const Own<T> own(scratch, layout);
@@ -111,9 +111,9 @@ HWY_NOINLINE void ForwardBlock(const Gru<T>& call, const Layout& layout, T* scra
     std::copy(from, from + n, h_now + r * pitch);
   }
   for (std::size_t step = 0; step < over.steps; ++step) {
-    EachUnits<T>(n, [&](std::size_t u, auto amount) EBB_ROW_LAMBDA {
-      ForwardPanel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
-                   amount);
+    each_units<T>(n, [&](std::size_t u, auto amount) EBB_LAMBDA {
+      forward_panel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
+                    amount);
     });
     std::swap(h_now, h_next);
   }
@@ -131,7 +131,7 @@ struct BackRow {
 // dh takes in the output's gradient and keeps what goes straight to the state before; the product
 // adds the rest.
 template <class T, class Amount>
-HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
+HWY_INLINE void back_units(const BackRow<T>& row, std::size_t u, Amount amount) {
   const RowTag<T> d;
   const std::size_t n = row.hidden;
   const auto one = hn::Set(d, T(1));
@@ -140,7 +140,7 @@ HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
   const auto hidden_n = load(row.hidden_n + u, amount), before = load(row.h_before + u, amount);
   auto dh = hn::Load(d, row.dh + u);
   if (row.dh_out) dh = hn::Add(dh, load(row.dh_out + u, amount));
-  const auto slope = [&](auto s) EBB_ROW_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
+  const auto slope = [&](auto s) EBB_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
   const auto dn = hn::Mul(hn::Mul(dh, hn::Sub(one, update)), hn::NegMulAdd(fresh, fresh, one));
   store<T>(hn::Mul(hn::Mul(dn, hidden_n), slope(reset)), row.dgates + u, amount);
   store<T>(hn::Mul(hn::Mul(dh, hn::Sub(before, fresh)), slope(update)), row.dgates + n + u, amount);
@@ -150,15 +150,15 @@ HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
 }
 
 template <class T>
-HWY_NOINLINE void BackGates(const BackRow<T>& row) {
-  EachUnits<T>(row.hidden,
-               [&](std::size_t u, auto amount) EBB_ROW_LAMBDA { BackUnits(row, u, amount); });
+HWY_NOINLINE void back_gates(const BackRow<T>& row) {
+  each_units<T>(row.hidden,
+                [&](std::size_t u, auto amount) EBB_LAMBDA { back_units(row, u, amount); });
 }
 
 // h before a step that the row takes part in: in reverse, the step taken before may be one that it
 // does not take part in, whose output is zero.
 template <class T>
-const T* StateBefore(const GruBack<T>& call, const T* zeros, std::size_t row, std::size_t step) {
+const T* state_before(const GruBack<T>& call, const T* zeros, std::size_t row, std::size_t step) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden;
   const std::size_t time = step > 0 ? Steps(over).time(step - 1) : 0;
@@ -167,8 +167,8 @@ const T* StateBefore(const GruBack<T>& call, const T* zeros, std::size_t row, st
 }
 
 template <class T>
-HWY_NOINLINE void BackBlock(const GruBack<T>& call, const Layout& layout, T* scratch,
-                            std::size_t row, std::size_t rows) {
+HWY_NOINLINE void back_block(const GruBack<T>& call, const Layout& layout, T* scratch,
+                             std::size_t row, std::size_t rows) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden, pitch = layout.row, depth = kGates * n;
   const std::size_t width = kBackVectors * hn::Lanes(RowTag<T>());
@@ -188,18 +188,18 @@ HWY_NOINLINE void BackBlock(const GruBack<T>& call, const Layout& layout, T* scr
         std::fill(call.dhidden_n + at * n, call.dhidden_n + (at + 1) * n, T(0));
         continue;
       }
-      BackGates<T>({call.gates + at * depth, call.hidden_n + at * n,
-                    StateBefore(call, own.zeros, row + r, step),
-                    call.dh ? call.dh + at * n : nullptr, call.dgates + at * depth,
-                    call.dhidden_n + at * n, dh + r * pitch, n});
+      back_gates<T>({call.gates + at * depth, call.hidden_n + at * n,
+                     state_before(call, own.zeros, row + r, step),
+                     call.dh ? call.dh + at * n : nullptr, call.dgates + at * depth,
+                     call.dhidden_n + at * n, dh + r * pitch, n});
     }
     const std::size_t at = row * over.steps + time;
     for (std::size_t u = 0; u < n; u += width) {
       const T* panel = scratch + u * depth;
-      Product<kBackVectors, T>(rows, 0, 2 * n, depth, call.dgates + at * depth, over.steps * depth,
+      product<kBackVectors, T>(rows, 0, 2 * n, depth, call.dgates + at * depth, over.steps * depth,
                                panel, dh + u, pitch);
-      Product<kBackVectors, T>(rows, 2 * n, n, depth, call.dhidden_n + at * n, over.steps * n, panel,
-                               dh + u, pitch);
+      product<kBackVectors, T>(rows, 2 * n, n, depth, call.dhidden_n + at * n, over.steps * n,
+                               panel, dh + u, pitch);
     }
   }
   for (std::size_t r = 0; r < rows; ++r)
@@ -207,26 +207,26 @@ HWY_NOINLINE void BackBlock(const GruBack<T>& call, const Layout& layout, T* scr
 }
 
 template <class T>
-void Run(const Gru<T>& call, T* scratch) {
+void run(const Gru<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  RunForward<kGates>(call.over, layout, call.weight, scratch,
-                     [&](std::size_t row, std::size_t rows) {
-                       ForwardBlock(call, layout, scratch, row, rows);
-                     });
+  run_forward<kGates>(call.over, layout, call.weight, scratch,
+                      [&](std::size_t row, std::size_t rows) {
+                        forward_block(call, layout, scratch, row, rows);
+                      });
 }
 
 template <class T>
-void Run(const GruBack<T>& call, T* scratch) {
+void run(const GruBack<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  RunBack<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
-    BackBlock(call, layout, scratch, row, rows);
+  run_back<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
+    back_block(call, layout, scratch, row, rows);
   });
 }
 
 }  // namespace
 
-EBB_RECURRENT_TARGETS(Gru)
-EBB_RECURRENT_TARGETS(GruBack)
+EBB_RECURRENT_TARGETS(gru, Gru)
+EBB_RECURRENT_TARGETS(gru_backward, GruBack)
 
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -24,8 +24,8 @@ constexpr int kGates = 4;
 
 // Where a row's c before a step lies: in the state, or with the step taken before.
 template <class T>
-HWY_INLINE const T* CellBefore(const Recurrence& over, const T* cells, const T* state,
-                               const T* zeros, std::size_t row, std::size_t step) {
+HWY_INLINE const T* cell_before(const Recurrence& over, const T* cells, const T* state,
+                                const T* zeros, std::size_t row, std::size_t step) {
   const std::size_t n = over.hidden;
   if (step > 0) return cells + (row * over.steps + Steps(over).time(step - 1)) * n;
   return state ? state + row * 2 * n + n : zeros;
@@ -40,7 +40,7 @@ struct ForwardRow {
 };
 
 template <class T, class Amount>
-HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amount) {
+HWY_INLINE void forward_units(const ForwardRow<T>& row, std::size_t u, Amount amount) {
   const RowTag<T> d;
   const std::size_t lanes = hn::Lanes(d), n = row.hidden;
   const auto before = load(row.cell_before + u, amount);
@@ -52,11 +52,11 @@ HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amo
     hn::Store(hn::Load(d, row.h_before + u), d, row.h_next + u);
     return;
   }
-  const auto i = Sigmoid(d, hn::Load(d, row.made)), f = Sigmoid(d, hn::Load(d, row.made + lanes));
-  const auto g = Tanh(d, hn::Load(d, row.made + 2 * lanes));
-  const auto o = Sigmoid(d, hn::Load(d, row.made + 3 * lanes));
+  const auto i = sigmoid(d, hn::Load(d, row.made)), f = sigmoid(d, hn::Load(d, row.made + lanes));
+  const auto g = tanh(d, hn::Load(d, row.made + 2 * lanes));
+  const auto o = sigmoid(d, hn::Load(d, row.made + 3 * lanes));
   const auto c = hn::MulAdd(f, before, hn::Mul(i, g));
-  const auto h = hn::Mul(o, Tanh(d, c));
+  const auto h = hn::Mul(o, tanh(d, c));
   store<T>(i, row.gates + u, amount);
   store<T>(f, row.gates + n + u, amount);
   store<T>(g, row.gates + 2 * n + u, amount);
@@ -69,7 +69,7 @@ HWY_INLINE void ForwardUnits(const ForwardRow<T>& row, std::size_t u, Amount amo
 // What the input gives a row's gates, for one vector of units: where the chains start. Lines
 // further on are asked for: the rows are too many streams for the machine to foresee.
 template <class T, class Amount>
-HWY_INLINE void StartGates(const T* from, std::size_t hidden, T* made, Amount amount) {
+HWY_INLINE void start_gates(const T* from, std::size_t hidden, T* made, Amount amount) {
   const RowTag<T> d;
   constexpr std::size_t kLinesAhead = 3;
   for (std::size_t g = 0; g < kGates; ++g) {
@@ -79,17 +79,17 @@ HWY_INLINE void StartGates(const T* from, std::size_t hidden, T* made, Amount am
 }
 
 template <class T, class Amount>
-HWY_INLINE void ForwardPanel(const Lstm<T>& call, const T* panel, std::size_t row, std::size_t rows,
-                             std::size_t step, const T* h_now, T* h_next, const Own<T>& own,
-                             std::size_t pitch, std::size_t u, Amount amount) {
+HWY_INLINE void forward_panel(const Lstm<T>& call, const T* panel, std::size_t row,
+                              std::size_t rows, std::size_t step, const T* h_now, T* h_next,
+                              const Own<T>& own, std::size_t pitch, std::size_t u, Amount amount) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden, width = kGates * hn::Lanes(RowTag<T>());
   const std::size_t time = Steps(over).time(step);
   for (std::size_t r = 0; r < rows; ++r) {
-    StartGates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
-               own.made + r * width, amount);
+    start_gates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
+                own.made + r * width, amount);
   }
-  Product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
+  product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
   for (std::size_t r = 0; r < rows; ++r) {
     const std::size_t at = (row + r) * over.steps + time;
     const ForwardRow<T> units{call.gates + at * kGates * n,
@@ -97,18 +97,18 @@ HWY_INLINE void ForwardPanel(const Lstm<T>& call, const T* panel, std::size_t ro
                               call.h + at * n,
                               h_next + r * pitch,
                               own.made + r * width,
-                              CellBefore(over, call.cells, call.state, own.zeros, row + r, step),
+                              cell_before(over, call.cells, call.state, own.zeros, row + r, step),
                               h_now + r * pitch,
                               n,
                               takes_part(over, row + r, time)};
-    ForwardUnits(units, u, amount);
+    forward_units(units, u, amount);
   }
 }
 
 // Rows of one block through all steps.
 template <class T>
-HWY_NOINLINE void ForwardBlock(const Lstm<T>& call, const Layout& layout, T* scratch,
-                               std::size_t row, std::size_t rows) {
+HWY_NOINLINE void forward_block(const Lstm<T>& call, const Layout& layout, T* scratch,
+                                std::size_t row, std::size_t rows) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden, pitch = layout.row, panel = kGates * n;
   const Own<T> own(scratch, layout);
@@ -119,15 +119,15 @@ HWY_NOINLINE void ForwardBlock(const Lstm<T>& call, const Layout& layout, T* scr
     std::copy(from, from + n, h_now + r * pitch);
   }
   for (std::size_t step = 0; step < over.steps; ++step) {
-    EachUnits<T>(n, [&](std::size_t u, auto amount) EBB_ROW_LAMBDA {
-      ForwardPanel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
-                   amount);
+    each_units<T>(n, [&](std::size_t u, auto amount) EBB_LAMBDA {
+      forward_panel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
+                    amount);
     });
     std::swap(h_now, h_next);
   }
   for (std::size_t r = 0; r < rows; ++r) {
     T* last = call.last + (row + r) * 2 * n;
-    const T* c = CellBefore(over, call.cells, call.state, own.zeros, row + r, over.steps);
+    const T* c = cell_before(over, call.cells, call.state, own.zeros, row + r, over.steps);
     std::copy(h_now + r * pitch, h_now + r * pitch + n, last);
     std::copy(c, c + n, last + n);
   }
@@ -142,18 +142,18 @@ struct BackRow {
 
 // dh takes in the output's gradient and is used up: the product makes the next one in its place.
 template <class T, class Amount>
-HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
+HWY_INLINE void back_units(const BackRow<T>& row, std::size_t u, Amount amount) {
   const RowTag<T> d;
   const std::size_t n = row.hidden;
   const auto one = hn::Set(d, T(1));
   const auto i = load(row.gates + u, amount), f = load(row.gates + n + u, amount);
   const auto g = load(row.gates + 2 * n + u, amount), o = load(row.gates + 3 * n + u, amount);
   const auto before = load(row.cell_before + u, amount);
-  const auto t = Tanh(d, load(row.cell + u, amount));
+  const auto t = tanh(d, load(row.cell + u, amount));
   auto dh = hn::Load(d, row.dh + u);
   if (row.dh_out) dh = hn::Add(dh, load(row.dh_out + u, amount));
   const auto dc = hn::MulAdd(hn::Mul(dh, o), hn::NegMulAdd(t, t, one), hn::Load(d, row.dc + u));
-  const auto slope = [&](auto s) EBB_ROW_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
+  const auto slope = [&](auto s) EBB_LAMBDA { return hn::Mul(s, hn::Sub(one, s)); };
   store<T>(hn::Mul(hn::Mul(dc, g), slope(i)), row.dgates + u, amount);
   store<T>(hn::Mul(hn::Mul(dc, before), slope(f)), row.dgates + n + u, amount);
   store<T>(hn::Mul(hn::Mul(dc, i), hn::NegMulAdd(g, g, one)), row.dgates + 2 * n + u, amount);
@@ -163,14 +163,14 @@ HWY_INLINE void BackUnits(const BackRow<T>& row, std::size_t u, Amount amount) {
 }
 
 template <class T>
-HWY_NOINLINE void BackGates(const BackRow<T>& row) {
-  EachUnits<T>(row.hidden,
-               [&](std::size_t u, auto amount) EBB_ROW_LAMBDA { BackUnits(row, u, amount); });
+HWY_NOINLINE void back_gates(const BackRow<T>& row) {
+  each_units<T>(row.hidden,
+                [&](std::size_t u, auto amount) EBB_LAMBDA { back_units(row, u, amount); });
 }
 
 template <class T>
-HWY_NOINLINE void BackBlock(const LstmBack<T>& call, const Layout& layout, T* scratch,
-                            std::size_t row, std::size_t rows) {
+HWY_NOINLINE void back_block(const LstmBack<T>& call, const Layout& layout, T* scratch,
+                             std::size_t row, std::size_t rows) {
   const Recurrence& over = call.over;
   const std::size_t n = over.hidden, pitch = layout.row, depth = kGates * n;
   const std::size_t width = kBackVectors * hn::Lanes(RowTag<T>());
@@ -191,14 +191,14 @@ HWY_NOINLINE void BackBlock(const LstmBack<T>& call, const Layout& layout, T* sc
         std::fill(call.dgates + at * depth, call.dgates + (at + 1) * depth, T(0));
         continue;
       }
-      BackGates<T>({call.gates + at * depth, call.cells + at * n,
-                    CellBefore(over, call.cells, call.state, own.zeros, row + r, step),
-                    call.dh ? call.dh + at * n : nullptr, call.dgates + at * depth, dh + r * pitch,
-                    dc + r * pitch, n});
+      back_gates<T>({call.gates + at * depth, call.cells + at * n,
+                     cell_before(over, call.cells, call.state, own.zeros, row + r, step),
+                     call.dh ? call.dh + at * n : nullptr, call.dgates + at * depth, dh + r * pitch,
+                     dc + r * pitch, n});
     }
     const T* dgates = call.dgates + (row * over.steps + time) * depth;
     for (std::size_t u = 0; u < n; u += width) {
-      Product<kBackVectors, T>(rows, 0, depth, depth, dgates, over.steps * depth,
+      product<kBackVectors, T>(rows, 0, depth, depth, dgates, over.steps * depth,
                                scratch + u * depth, dh + u, pitch);
     }
   }
@@ -210,26 +210,26 @@ HWY_NOINLINE void BackBlock(const LstmBack<T>& call, const Layout& layout, T* sc
 }
 
 template <class T>
-void Run(const Lstm<T>& call, T* scratch) {
+void run(const Lstm<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  RunForward<kGates>(call.over, layout, call.weight, scratch,
-                     [&](std::size_t row, std::size_t rows) {
-                       ForwardBlock(call, layout, scratch, row, rows);
-                     });
+  run_forward<kGates>(call.over, layout, call.weight, scratch,
+                      [&](std::size_t row, std::size_t rows) {
+                        forward_block(call, layout, scratch, row, rows);
+                      });
 }
 
 template <class T>
-void Run(const LstmBack<T>& call, T* scratch) {
+void run(const LstmBack<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  RunBack<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
-    BackBlock(call, layout, scratch, row, rows);
+  run_back<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
+    back_block(call, layout, scratch, row, rows);
   });
 }
 
 }  // namespace
 
-EBB_RECURRENT_TARGETS(Lstm)
-EBB_RECURRENT_TARGETS(LstmBack)
+EBB_RECURRENT_TARGETS(lstm, Lstm)
+EBB_RECURRENT_TARGETS(lstm_backward, LstmBack)
 
 }  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/convert.hpp"
 #include "ebb/kernels/elementwise.hpp"
+#include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/reduce_leaf.hpp"
 
 namespace ebb::kernels {
@@ -67,7 +69,7 @@ template <class T, class A>
 A fold_runs(Fold fold, const Reduction& r, const T* x, A start, const A* centre) {
   if (r.count == 0) return start;
   const Element element = element_of<T>();
-  const std::size_t blocks = (r.inner + kReduceBlock - 1) / kReduceBlock;  // of one run
+  const std::size_t blocks = ceil_div(r.inner, kReduceBlock);  // of one run
   const std::size_t pieces = r.reduced.size() * blocks;
   A part[kPieces], chain = start, run = identity<A>(fold);
   for (std::size_t first = 0; first < pieces; first += kPieces) {
@@ -85,7 +87,7 @@ A fold_runs(Fold fold, const Reduction& r, const T* x, A start, const A* centre)
         p += here.count;
       }
     };
-    pool::parallel_for(some, std::max<std::size_t>(1, kGrain / length), fold_pieces);
+    pool::parallel_for(some, grain_for(length), fold_pieces);
     for (std::size_t p = 0; p < some; ++p) {
       run = combine<A>(fold, run, part[p]);
       if ((first + p) % blocks + 1 == blocks) {
@@ -222,7 +224,7 @@ std::size_t tile_width(const Reduction& r) {
   const auto threads = static_cast<std::size_t>(pool::threads());
   std::size_t width = std::min(r.inner, kTile);
   if (r.kept.size() < threads)
-    width = std::min(width, std::max<std::size_t>(64, (r.inner / threads + 63) / 64 * 64));
+    width = std::min(width, std::max<std::size_t>(64, round_up(r.inner / threads, 64)));
   return std::max<std::size_t>(1, width);
 }
 
@@ -250,8 +252,8 @@ void each_output(const Reduction& r, Task task, std::size_t group_bytes = kGroup
     });
     return;
   }
-  const std::size_t width = tile_width(r), tiles = (r.inner + width - 1) / width;
-  const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * (r.count + 1)));
+  const std::size_t width = tile_width(r), tiles = ceil_div(r.inner, width);
+  const std::size_t grain = grain_for(width * (r.count + 1));
   pool::parallel_for(r.kept.size() * tiles, grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
       const std::size_t outer = t / tiles, column = t % tiles * width;
@@ -379,13 +381,13 @@ void cumsum(const T* x, T* y, std::size_t outer, std::size_t n, std::size_t inne
   using A = AccumulatorOf<T>;
   if (outer * n * inner == 0) return;
   if (inner == 1) {
-    return pool::parallel_for(outer, std::max<std::size_t>(1, kGrain / n),
+    return pool::parallel_for(outer, grain_for(n),
                               [&](std::size_t row, std::size_t end) {
                                 cumsum_rows(x + row * n, y + row * n, end - row, n, reverse);
                               });
   }
-  const std::size_t width = std::min(inner, kTile), tiles = (inner + width - 1) / width;
-  const std::size_t grain = std::max<std::size_t>(1, kGrain / (width * n));
+  const std::size_t width = std::min(inner, kTile), tiles = ceil_div(inner, width);
+  const std::size_t grain = grain_for(width * n);
   pool::parallel_for(outer * tiles, grain, [&](std::size_t begin, std::size_t end) {
     for (std::size_t t = begin; t < end; ++t) {
       const std::size_t column = t % tiles * width, m = std::min(width, inner - column);

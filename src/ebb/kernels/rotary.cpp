@@ -24,10 +24,10 @@ constexpr size_t kMaxPairs = kMaxRotarySize / 2;
 
 // One position's heads.
 template <class T>
-HWY_NOINLINE void Turn(const T* x, T* y, size_t heads, size_t pairs, const T* cosines,
+HWY_NOINLINE void turn(const T* x, T* y, size_t heads, size_t pairs, const T* cosines,
                        const T* sines) {
   for (size_t h = 0; h < heads; ++h, x += 2 * pairs, y += 2 * pairs) {
-    each_vector<T>(pairs, [&](size_t i, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(pairs, [&](size_t i, auto amount) EBB_LAMBDA {
       const auto c = load(cosines + i, amount), s = load(sines + i, amount);
       const auto low = load(x + i, amount), high = load(x + pairs + i, amount);
       store<T>(hn::NegMulAdd(high, s, hn::Mul(low, c)), y + i, amount);
@@ -38,7 +38,7 @@ HWY_NOINLINE void Turn(const T* x, T* y, size_t heads, size_t pairs, const T* co
 
 // Positions of one batch row from a multiple of kFresh on, those before r.offset left out.
 template <class T>
-HWY_NOINLINE void TurnBlock(const Rotary& r, const T* x, T* y, size_t batch, size_t block) {
+HWY_NOINLINE void turn_block(const Rotary& r, const T* x, T* y, size_t batch, size_t block) {
   const size_t pairs = r.size / 2;
   const size_t from = (r.offset / kFresh + block) * kFresh;
   const size_t begin = std::max(from, r.offset);
@@ -62,7 +62,7 @@ HWY_NOINLINE void TurnBlock(const Rotary& r, const T* x, T* y, size_t batch, siz
       }
       const size_t at = (batch * r.positions + position - r.offset) * r.width;
       const size_t turned = r.heads * r.size;
-      Turn(x + at, y + at, r.heads, pairs, cosines, sines);
+      turn(x + at, y + at, r.heads, pairs, cosines, sines);
       if (x != y) std::memcpy(y + at + turned, x + at + turned, (r.width - turned) * sizeof(T));
     }
     for (size_t i = 0; i < pairs; ++i) {
@@ -74,17 +74,17 @@ HWY_NOINLINE void TurnBlock(const Rotary& r, const T* x, T* y, size_t batch, siz
 }
 
 template <class T>
-void Run(const Rotary& r, const T* x, T* y) {
+void run(const Rotary& r, const T* x, T* y) {
   if (r.positions == 0) return;
   const size_t blocks = (r.offset + r.positions - 1) / kFresh - r.offset / kFresh + 1;
   const size_t grain = 1 + 16384 / (std::min(kFresh, r.positions) * r.width + 1);
   pool::parallel_for(r.batch * blocks, grain, [&](size_t begin, size_t end) {
-    for (size_t b = begin; b < end; ++b) TurnBlock(r, x, y, b / blocks, b % blocks);
+    for (size_t b = begin; b < end; ++b) turn_block(r, x, y, b / blocks, b % blocks);
   });
 }
 
-void RotaryF32(const Rotary& r, const float* x, float* y) { Run(r, x, y); }
-void RotaryF64(const Rotary& r, const double* x, double* y) { Run(r, x, y); }
+void rotary_f32(const Rotary& r, const float* x, float* y) { run(r, x, y); }
+void rotary_f64(const Rotary& r, const double* x, double* y) { run(r, x, y); }
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -93,16 +93,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 
-HWY_EXPORT(RotaryF32);
-HWY_EXPORT(RotaryF64);
+HWY_EXPORT(rotary_f32);
+HWY_EXPORT(rotary_f64);
 
 template <>
 void rotary(const Rotary& r, const float* x, float* y) {
-  HWY_DYNAMIC_DISPATCH(RotaryF32)(r, x, y);
+  HWY_DYNAMIC_DISPATCH(rotary_f32)(r, x, y);
 }
 template <>
 void rotary(const Rotary& r, const double* x, double* y) {
-  HWY_DYNAMIC_DISPATCH(RotaryF64)(r, x, y);
+  HWY_DYNAMIC_DISPATCH(rotary_f64)(r, x, y);
 }
 
 }  // namespace ebb::kernels

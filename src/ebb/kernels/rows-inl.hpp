@@ -1,4 +1,5 @@
-// Per-target pieces for kernels that walk rows: partial vectors, and sums in the canonical order.
+// Per-target pieces for kernels that walk rows: whole and partial vectors, and sums in the
+// canonical order.
 //
 // Canonical order of a sum along a row: element i belongs to virtual lane i % 16; each lane is one
 // sequential chain; then lane l += lane l + 8, then + 4, + 2, + 1. The vector width shows nowhere.
@@ -12,8 +13,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
+#include "ebb/kernels/lambda-inl.hpp"
+#include "ebb/kernels/partial-inl.hpp"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -23,10 +25,6 @@ namespace ebb::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr std::size_t kVirtualLanes = 16;
-
-// For the lambdas below: a lambda takes on neither the target nor the inlining of its function.
-#undef EBB_ROW_LAMBDA
-#define EBB_ROW_LAMBDA HWY_ATTR __attribute__((always_inline))
 
 template <class T>
 using RowTag = hn::CappedTag<T, kVirtualLanes>;
@@ -51,14 +49,7 @@ HWY_INLINE RowVec<T> load(const T* p, Streamed) {
 // Elements from n on are zero.
 template <class T>
 HWY_INLINE RowVec<T> load(const T* p, std::size_t n) {
-  const RowTag<T> d;
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
-  return hn::MaskedLoad(hn::FirstN(d, n), d, p);  // touches no byte past n
-#else
-  HWY_ALIGN T buffer[kRowLanes<T>] = {};
-  std::memcpy(buffer, p, n * sizeof(T));
-  return hn::Load(d, buffer);
-#endif
+  return load_part(RowTag<T>(), p, n);
 }
 
 template <class T>
@@ -71,14 +62,7 @@ HWY_INLINE void store(RowVec<T> v, T* p, Streamed) {
 }
 template <class T>
 HWY_INLINE void store(RowVec<T> v, T* p, std::size_t n) {
-  const RowTag<T> d;
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
-  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
-#else
-  HWY_ALIGN T buffer[kRowLanes<T>];
-  hn::Store(v, d, buffer);
-  std::memcpy(p, buffer, n * sizeof(T));
-#endif
+  store_part(v, RowTag<T>(), p, n);
 }
 
 // Asks for what comes some way after p, where p is the first of a line: rows follow one another,
@@ -148,7 +132,7 @@ HWY_INLINE hn::TFromD<D> fold_of_lanes(D d, hn::Vec<D> v, Join&& join) {
 }
 template <class D>
 HWY_INLINE hn::TFromD<D> sum_of_lanes(D d, hn::Vec<D> v) {
-  return fold_of_lanes(d, v, [](auto a, auto b) EBB_ROW_LAMBDA { return hn::Add(a, b); });
+  return fold_of_lanes(d, v, [](auto a, auto b) EBB_LAMBDA { return hn::Add(a, b); });
 }
 
 // A sum along a row in the canonical order, one vector at a time.
@@ -196,6 +180,16 @@ HWY_INLINE void walk(std::size_t n, Stages&... stages) {
   }
 }
 
+// As walk, for the stages of two rows that follow one another: the first and the last row of a
+// range go alone.
+template <class T, class First, class Second>
+HWY_INLINE void walk_two(std::size_t n, bool has_first, First& first, bool has_second,
+                         Second& second) {
+  if (has_first && has_second) return walk<T>(n, first, second);
+  if (has_second) return walk<T>(n, second);
+  if (has_first) walk<T>(n, first);
+}
+
 inline constexpr std::size_t kWideStep = 32;  // elements
 
 // As walk, in steps of 32 elements, each stage taking its step as a whole: for stages that keep
@@ -227,7 +221,7 @@ template <class T, class F>
 HWY_INLINE T row_sum(std::size_t n, F&& f) {
   RowSum<T> sum;
   const auto stage = [&](std::size_t i, std::size_t k, auto amount)
-                         EBB_ROW_LAMBDA { sum.set(k, f(sum.lanes[k], i, amount), amount); };
+                         EBB_LAMBDA { sum.set(k, f(sum.lanes[k], i, amount), amount); };
   walk<T>(n, stage);
   return sum.total();
 }

@@ -97,7 +97,7 @@ template <class T, bool kTerms = false, std::size_t kCount>
 HWY_INLINE void exp_below_each(RowVec<T> (&x)[kCount]) {
   const RowTag<T> d;
   if constexpr (sizeof(T) == 8) {
-    for (auto& v : x) v = Exp(d, v);
+    for (auto& v : x) v = exp(d, v);
   } else {
     const hn::RebindToSigned<RowTag<T>> di;
     const auto magic = hn::Set(d, detail::kRoundMagic + 8 * 127);
@@ -166,7 +166,7 @@ struct RowExpSum {
     sum.set(k, hn::Add(sum.lanes[k], e), amount);
   }
   HWY_INLINE void wide(std::size_t first) {
-    const auto use = [&](std::size_t i, std::size_t k, RowVec<T> e) EBB_ROW_LAMBDA {
+    const auto use = [&](std::size_t i, std::size_t k, RowVec<T> e) EBB_LAMBDA {
       if constexpr (kKeep) store<T>(e, keep + i, Whole());
       sum.set(k, hn::Add(sum.lanes[k], e), Whole());
     };
@@ -184,7 +184,7 @@ HWY_INLINE T row_exp_sum(const T* x, std::size_t n, T max) {
 template <class T>
 HWY_INLINE T log_of(T x) {
   const RowTag<T> d;
-  return hn::GetLane(Log(d, hn::Set(d, x)));
+  return hn::GetLane(log(d, hn::Set(d, x)));
 }
 
 // Of each of `count` rows its maximum and the sum of e^(x - max). Four rows are under way at a time:
@@ -227,13 +227,7 @@ HWY_INLINE void exp_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* ma
     const bool reads = t < count, sums = t >= 1;
     RowMax<T> first(row_at(reads ? t : 0));
     RowExpSum<T, false> second(row_at(sums ? t - 1 : 0), nullptr, sums ? max[t - 1] : T(0));
-    if (reads && sums) {
-      walk<T>(n, first, second);
-    } else if (sums) {
-      walk<T>(n, second);
-    } else {
-      walk<T>(n, first);
-    }
+    walk_two<T>(n, reads, first, sums, second);
     if (sums) sum[t - 1] = second.sum.total();
     if (reads) max[t] = first.total();
   }
@@ -248,8 +242,8 @@ HWY_INLINE void log_sums(RowAt&& row_at, std::size_t count, std::size_t n, T* ma
   } else {
     exp_sums(row_at, count, n, max, log_sum);
   }
-  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-    store<T>(Log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
+  each_vector<T>(count, [&](std::size_t i, auto amount) EBB_LAMBDA {
+    store<T>(log(RowTag<T>(), load(log_sum + i, amount)), log_sum + i, amount);
   });
 }
 

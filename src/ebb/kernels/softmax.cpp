@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "ebb/base/pool.hpp"
-#include "ebb/kernels/rows.hpp"
+#include "ebb/kernels/grain.hpp"
 
 #ifndef EBB_KERNELS_SOFTMAX_ONCE_
 #define EBB_KERNELS_SOFTMAX_ONCE_
@@ -27,6 +27,16 @@ constexpr std::size_t kShortRows = 16;         // rows of that kind taken togeth
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
+
+// As walk_two, of three stages, in wide steps.
+template <class T, class First, class Second, class Third>
+HWY_INLINE void walk_three(std::size_t n, bool reads, First& first, bool sums, Second& second,
+                           bool writes, Third& third) {
+  if (reads && sums && writes) return walk_wide<T>(n, first, second, third);
+  if (writes) walk_wide<T>(n, third);
+  if (sums) walk_wide<T>(n, second);
+  if (reads) walk_wide<T>(n, first);
+}
 
 // Three rows are under way at a time: the maximum of one, the exponentials of the one before it,
 // the result of the one before that. So memory is read and written evenly while the arithmetic goes
@@ -51,16 +61,10 @@ void softmax_rows(const T* x, T* y, std::size_t rows, std::size_t n) {
     const T* from = between(written);
     T* to = y + written * n;
     const auto vfactor = hn::Set(RowTag<T>(), factor);
-    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
       store<T>(hn::Mul(load(from + i, amount), vfactor), to + i, stored<Out>(amount));
     };
-    if (reads && sums && writes) {
-      walk_wide<T>(n, first, second, third);
-    } else {
-      if (writes) walk_wide<T>(n, third);
-      if (sums) walk_wide<T>(n, second);
-      if (reads) walk_wide<T>(n, first);
-    }
+    walk_three<T>(n, reads, first, sums, second, writes, third);
     factor = T(1) / second.sum.total();
     max = first.total();
   }
@@ -79,14 +83,14 @@ void log_softmax_short(const T* x, T* y, std::size_t rows, std::size_t n) {
   for (std::size_t begin = 0; begin < rows; begin += kShortRows) {
     const std::size_t count = std::min(kShortRows, rows - begin);
     const T* from = x + begin * n;
-    const auto row_at = [&](std::size_t row) EBB_ROW_LAMBDA { return from + row * n; };
+    const auto row_at = [&](std::size_t row) EBB_LAMBDA { return from + row * n; };
     log_sums(row_at, count, n, max, log_sum);
     for (std::size_t row = 0; row < count; ++row) {
       const T* in = from + row * n;
       T* to = y + (begin + row) * n;
       const auto vmax = hn::Set(d, max[row]), vlog_sum = hn::Set(d, log_sum[row]);
       const std::size_t next = count * n * sizeof(T);
-      each_vector<T>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+      each_vector<T>(n, [&](std::size_t i, auto amount) EBB_LAMBDA {
         if (i * sizeof(T) % 128 == 0) fetch_after(in + i, next);
         const auto v = hn::Sub(hn::Sub(load(in + i, amount), vmax), vlog_sum);
         store<T>(v, to + i, stored<Out>(amount));
@@ -107,17 +111,11 @@ void log_softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t 
     const T* from = x + (writes ? t - 2 : 0) * n;
     T* to = y + (writes ? t - 2 : 0) * n;
     const auto vmax = hn::Set(d, last_max), vlog_sum = hn::Set(d, log_sum);
-    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    const auto third = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
       const auto v = hn::Sub(hn::Sub(load(from + i, amount), vmax), vlog_sum);
       store<T>(v, to + i, stored<Out>(amount));
     };
-    if (reads && sums && writes) {
-      walk_wide<T>(n, first, second, third);
-    } else {
-      if (writes) walk_wide<T>(n, third);
-      if (sums) walk_wide<T>(n, second);
-      if (reads) walk_wide<T>(n, first);
-    }
+    walk_three<T>(n, reads, first, sums, second, writes, third);
     log_sum = log_of(second.sum.total());
     last_max = max;
     max = first.total();
@@ -132,22 +130,16 @@ void softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std
     const bool sums = t < rows, writes = t >= 1;
     const std::size_t at = (sums ? t : 0) * n, back = (writes ? t - 1 : 0) * n;
     RowSum<T> sum;
-    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_ROW_LAMBDA {
+    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_LAMBDA {
       const auto v = load(y + at + i, amount), g = load(dy + at + i, amount);
       sum.set(k, hn::MulAdd(v, g, sum.lanes[k]), amount);
     };
     const auto vdot = hn::Set(RowTag<T>(), dot);
-    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
       const auto v = load(y + back + i, amount), g = load(dy + back + i, amount);
       store<T>(hn::Mul(v, hn::Sub(g, vdot)), dx + back + i, stored<Out>(amount));
     };
-    if (sums && writes) {
-      walk<T>(n, first, second);
-    } else if (writes) {
-      walk<T>(n, second);
-    } else {
-      walk<T>(n, first);
-    }
+    walk_two<T>(n, sums, first, writes, second);
     dot = sum.total();
   }
 }
@@ -159,22 +151,16 @@ void log_softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows,
     const bool sums = t < rows, writes = t >= 1;
     const std::size_t at = (sums ? t : 0) * n, back = (writes ? t - 1 : 0) * n;
     RowSum<T> sum;
-    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_ROW_LAMBDA {
+    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_LAMBDA {
       sum.set(k, hn::Add(sum.lanes[k], load(dy + at + i, amount)), amount);
     };
     const auto vtotal = hn::Set(RowTag<T>(), total);
-    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_ROW_LAMBDA {
+    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
       const auto p = exp_below<T>(load(y + back + i, amount));
       const auto v = hn::NegMulAdd(p, vtotal, load(dy + back + i, amount));
       store<T>(v, dx + back + i, stored<Out>(amount));
     };
-    if (sums && writes) {
-      walk<T>(n, first, second);
-    } else if (writes) {
-      walk<T>(n, second);
-    } else {
-      walk<T>(n, first);
-    }
+    walk_two<T>(n, sums, first, writes, second);
     total = sum.total();
   }
 }

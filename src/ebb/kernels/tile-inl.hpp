@@ -21,6 +21,7 @@
 #include <cstring>
 #include <utility>
 
+#include "ebb/base/round.hpp"
 #include "ebb/kernels/tile_steps-inl.hpp"
 #include "hwy/highway.h"
 
@@ -34,8 +35,21 @@ namespace hn = hwy::HWY_NAMESPACE;
 // registers of AVX2, and more independent chains than two FMA units of latency 4 need (8).
 constexpr int kTileRows = 6;
 
+// `rows` rows in tiles of at most kTileRows, as equal as can be: 32 is 6 6 5 5 5 5, not
+// 6 6 6 6 6 2, which would leave the last tile with too few chains.
+struct RowTiles {
+  size_t count, height, taller;  // so many tiles, the first few of which have a row more
+  explicit RowTiles(size_t rows)
+      : count(ceil_div(rows, kTileRows)), height(rows / count), taller(rows % count) {}
+  size_t begin(size_t tile) const { return tile * height + HWY_MIN(tile, taller); }
+  size_t of(size_t row) const {  // the tile it is in
+    const size_t tall = taller * (height + 1);
+    return row < tall ? row / (height + 1) : taller + (row - tall) / height;
+  }
+};
+
 template <class T>
-HWY_INLINE size_t TileLanes() {
+HWY_INLINE size_t tile_lanes() {
   return hn::Lanes(hn::ScalableTag<T>());
 }
 
@@ -48,7 +62,7 @@ struct PackedRows {  // MR elements of one k side by side
   const T* a;
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
-    return SetFrom<0, (u * MR + r) * static_cast<int>(sizeof(T))>(d, a, 0);
+    return set_from<0, (u * MR + r) * static_cast<int>(sizeof(T))>(d, a, 0);
   }
   HWY_INLINE void next(int n) { a += n * MR; }
 };
@@ -62,7 +76,7 @@ struct RowsAlong {  // a row's side by side
       : low(a), high(a + (MR > 3 ? 3 * a_row : 0)), row(a_row * sizeof(T)) {}
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
-    return SetFrom<r % 3, u * static_cast<int>(sizeof(T))>(d, r < 3 ? low : high, row);
+    return set_from<r % 3, u * static_cast<int>(sizeof(T))>(d, r < 3 ? low : high, row);
   }
   HWY_INLINE void next(int n) {
     low += n;
@@ -80,13 +94,13 @@ struct RowsAcross {  // those of one k side by side, `step` elements from one k 
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
     constexpr int kOf4 = u % 4, kTimes = kOf4 % 3 + kOf4 / 3;
-    return SetFrom<kTimes, r * static_cast<int>(sizeof(T))>(d, u < 4 ? a : a4,
+    return set_from<kTimes, r * static_cast<int>(sizeof(T))>(d, u < 4 ? a : a4,
                                                            kOf4 < 3 ? once : thrice);
   }
   template <int v, int u, class D>
   HWY_INLINE hn::Vec<D> vector(D d) const {  // as rows of B
     constexpr int kOf4 = u % 4, kTimes = kOf4 % 3 + kOf4 / 3;
-    return LoadFrom<kTimes, kBytes<v, D>>(d, u < 4 ? a : a4, kOf4 < 3 ? once : thrice);
+    return load_from<kTimes, kBytes<v, D>>(d, u < 4 ? a : a4, kOf4 < 3 ? once : thrice);
   }
   HWY_INLINE void next(int n) {
     a += n * step;
@@ -100,7 +114,7 @@ struct RowsApart {  // rows anywhere, a row's side by side
   const T* row[MR];
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
-    return SetFrom<0, u * static_cast<int>(sizeof(T))>(d, row[r], 0);
+    return set_from<0, u * static_cast<int>(sizeof(T))>(d, row[r], 0);
   }
   HWY_INLINE void next(int n) {
 #pragma GCC unroll 8
@@ -115,7 +129,7 @@ struct VectorsApart {  // rows of B whose vectors lie anywhere
   size_t step, once, thrice;
   template <int v, int u, class D>
   HWY_INLINE hn::Vec<D> vector(D d) const {
-    return LoadFrom<u % 3 + u / 3, 0>(d, first[v], u < 3 ? once : thrice);
+    return load_from<u % 3 + u / 3, 0>(d, first[v], u < 3 ? once : thrice);
   }
   HWY_INLINE void next(int n) {
 #pragma GCC unroll 4
@@ -131,31 +145,31 @@ struct StridedOut {  // rows of C, likewise
       : low(c), high(c + (MR > 3 ? 3 * c_row : 0)), row(c_row * sizeof(T)) {}
   template <int r, int v, class D>
   HWY_INLINE hn::Vec<D> load(D d) const {
-    return LoadFrom<r % 3, kBytes<v, D>>(d, r < 3 ? low : high, row);
+    return load_from<r % 3, kBytes<v, D>>(d, r < 3 ? low : high, row);
   }
   template <int r, int v, class D>
   HWY_INLINE void store(D d, hn::Vec<D> x) const {
-    StoreTo<r % 3, kBytes<v, D>>(d, x, r < 3 ? low : high, row);
+    store_to<r % 3, kBytes<v, D>>(d, x, r < 3 ? low : high, row);
   }
 };
 
 // The u-th step of k: a row of B to registers, then row after row of the tile.
 template <int u, class T, int MR, int NV, class V, class A, class B, int... r, int... v>
-HWY_INLINE void TileStep(V (&acc)[MR][NV], const A& a, const B& b,
-                         std::integer_sequence<int, r...>, std::integer_sequence<int, v...>) {
+HWY_INLINE void tile_step(V (&acc)[MR][NV], const A& a, const B& b,
+                          std::integer_sequence<int, r...>, std::integer_sequence<int, v...>) {
   const hn::ScalableTag<T> d;
   const V row[NV] = {b.template vector<v, u>(d)...};
   const auto each = [&](V element, V(&sums)[NV]) HWY_ATTR {
-    (FuseInto<T>(sums[v], element, row[v]), ...);
+    (fuse_into<T>(sums[v], element, row[v]), ...);
   };
   (each(a.template at<r, u>(d), acc[r]), ...);
 }
 
 template <class T, int MR, int NV, class V, class A, class B, int... u>
-HWY_INLINE void TileSteps(V (&acc)[MR][NV], A& a, B& b, std::integer_sequence<int, u...>) {
+HWY_INLINE void tile_steps(V (&acc)[MR][NV], A& a, B& b, std::integer_sequence<int, u...>) {
   const std::make_integer_sequence<int, MR> rows;
   const std::make_integer_sequence<int, NV> vectors;
-  (TileStep<u, T>(acc, a, b, rows, vectors), ...);
+  (tile_step<u, T>(acc, a, b, rows, vectors), ...);
   a.next(sizeof...(u));
   b.next(sizeof...(u));
 }
@@ -167,29 +181,29 @@ struct Nothing {
 
 // The chains of a tile over the next kc of k.
 template <class T, int MR, int NV, class V, class A, class B, class Meanwhile>
-HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b, Meanwhile& meanwhile) {
+HWY_INLINE void tile_run(V (&acc)[MR][NV], size_t kc, A& a, B& b, Meanwhile& meanwhile) {
   constexpr int kSteps = HWY_MIN(A::kSteps, B::kSteps);
   if constexpr (kSteps > 1) {
     for (; kc >= kSteps; kc -= kSteps) {
-      TileSteps<T>(acc, a, b, std::make_integer_sequence<int, kSteps>());
+      tile_steps<T>(acc, a, b, std::make_integer_sequence<int, kSteps>());
       meanwhile();
-      Forget(kc);
+      forget(kc);
     }
   }
   for (; kc > 0; --kc) {
-    TileSteps<T>(acc, a, b, std::make_integer_sequence<int, 1>());
-    Forget(kc);
+    tile_steps<T>(acc, a, b, std::make_integer_sequence<int, 1>());
+    forget(kc);
   }
 }
 
 template <class T, int MR, int NV, class V, class A, class B>
-HWY_INLINE void TileRun(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
+HWY_INLINE void tile_run(V (&acc)[MR][NV], size_t kc, A& a, B& b) {
   Nothing nothing;
-  TileRun<T>(acc, kc, a, b, nothing);
+  tile_run<T>(acc, kc, a, b, nothing);
 }
 
 template <class T, class V, int MR, int NV, int... v>
-HWY_INLINE void TileStart(V (&acc)[MR][NV], const StridedOut<MR, T>& c, bool from_zero,
+HWY_INLINE void load_tile(V (&acc)[MR][NV], const StridedOut<MR, T>& c, bool from_zero,
                           std::integer_sequence<int, v...>) {
   const hn::ScalableTag<T> d;
   if (from_zero) {
@@ -199,87 +213,88 @@ HWY_INLINE void TileStart(V (&acc)[MR][NV], const StridedOut<MR, T>& c, bool fro
   }
 }
 template <class T, class V, int MR, int NV, int... v>
-HWY_INLINE void TileEnd(const V (&acc)[MR][NV], const StridedOut<MR, T>& c,
-                        std::integer_sequence<int, v...>) {
+HWY_INLINE void store_tile(const V (&acc)[MR][NV], const StridedOut<MR, T>& c,
+                           std::integer_sequence<int, v...>) {
   const hn::ScalableTag<T> d;
   (c.template store<v / NV, v % NV>(d, acc[v / NV][v % NV]), ...);
 }
 
 template <int MR, int NV, class T, class Rows, class Meanwhile>
-HWY_INLINE void TileChain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
-                          bool from_zero, Meanwhile& meanwhile) {
+HWY_INLINE void tile_chain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
+                           bool from_zero, Meanwhile& meanwhile) {
   const std::make_integer_sequence<int, MR * NV> all;
   Meanwhile in_registers = meanwhile;
   hn::Vec<hn::ScalableTag<T>> acc[MR][NV];
   RowsAcross<T> from(b, b_k);
-  TileFence();
-  TileStart(acc, c, from_zero, all);
-  TileRun<T>(acc, kc, a, from, in_registers);
-  TileEnd(acc, c, all);
-  TileFence();
+  tile_fence();
+  load_tile(acc, c, from_zero, all);
+  tile_run<T>(acc, kc, a, from, in_registers);
+  store_tile(acc, c, all);
+  tile_fence();
   meanwhile = in_registers;
 }
 
 template <int MR, int NV, class T, class Rows>
-HWY_INLINE void TileChain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
-                          bool from_zero) {
+HWY_INLINE void tile_chain(size_t kc, Rows a, const T* b, size_t b_k, const StridedOut<MR, T>& c,
+                           bool from_zero) {
   Nothing nothing;
-  TileChain<MR, NV, T>(kc, a, b, b_k, c, from_zero, nothing);
+  tile_chain<MR, NV, T>(kc, a, b, b_k, c, from_zero, nothing);
 }
 
-// As TileChain, writing the first n columns only: the tile goes through a buffer.
+// As tile_chain, writing the first n columns only: the tile goes through a buffer.
 template <int MR, int NV, class T, class Rows>
-HWY_NOINLINE void TileEdge(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
-                           bool from_zero) {
+HWY_NOINLINE void tile_edge(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
+                            bool from_zero) {
   constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>()) * NV;
   HWY_ALIGN T edge[MR * kMost] = {};
   if (!from_zero) {
     for (int r = 0; r < MR; ++r) std::memcpy(edge + r * kMost, c + r * c_row, n * sizeof(T));
   }
-  TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(edge, kMost), from_zero);
+  tile_chain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(edge, kMost), from_zero);
   for (int r = 0; r < MR; ++r) std::memcpy(c + r * c_row, edge + r * kMost, n * sizeof(T));
 }
 
 template <int MR, int NV, class T, class Rows, class Meanwhile>
-HWY_INLINE void TileColumns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
-                            bool from_zero, Meanwhile& meanwhile) {
-  if (HWY_LIKELY(n >= NV * TileLanes<T>())) {
-    return TileChain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(c, c_row), from_zero, meanwhile);
+HWY_INLINE void tile_columns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row,
+                             size_t n, bool from_zero, Meanwhile& meanwhile) {
+  if (HWY_LIKELY(n >= NV * tile_lanes<T>())) {
+    return tile_chain<MR, NV, T>(kc, a, b, b_k, StridedOut<MR, T>(c, c_row), from_zero, meanwhile);
   }
-  TileEdge<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
+  tile_edge<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero);
 }
 
 template <int MR, int NV, class T, class Rows>
-HWY_INLINE void TileColumns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row, size_t n,
-                            bool from_zero) {
+HWY_INLINE void tile_columns(size_t kc, Rows a, const T* b, size_t b_k, T* c, size_t c_row,
+                             size_t n, bool from_zero) {
   Nothing nothing;
-  TileColumns<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, nothing);
+  tile_columns<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, nothing);
 }
 
 // C's row r starts at c + r * c_row, B's row k at b + k * b_k. Writes n <= NV * Lanes columns. Not
 // inlined, so that what is around a tile takes no registers from it.
 template <int MR, int NV, class T>  // A's element (r, k) is a[r * a_row + k]
-HWY_NOINLINE void TileAlong(size_t kc, const T* a, size_t a_row, const T* b, size_t b_k, T* c,
-                            size_t c_row, size_t n, bool from_zero) {
-  TileColumns<MR, NV, T>(kc, RowsAlong<MR, T>(a, a_row), b, b_k, c, c_row, n, from_zero);
+HWY_NOINLINE void tile_along(size_t kc, const T* a, size_t a_row, const T* b, size_t b_k, T* c,
+                             size_t c_row, size_t n, bool from_zero) {
+  tile_columns<MR, NV, T>(kc, RowsAlong<MR, T>(a, a_row), b, b_k, c, c_row, n, from_zero);
 }
 template <int MR, int NV, class T>  // a[r + k * a_k]
-HWY_NOINLINE void TileAcross(size_t kc, const T* a, size_t a_k, const T* b, size_t b_k, T* c,
-                             size_t c_row, size_t n, bool from_zero) {
-  TileColumns<MR, NV, T>(kc, RowsAcross<T>(a, a_k), b, b_k, c, c_row, n, from_zero);
+HWY_NOINLINE void tile_across(size_t kc, const T* a, size_t a_k, const T* b, size_t b_k, T* c,
+                              size_t c_row, size_t n, bool from_zero) {
+  tile_columns<MR, NV, T>(kc, RowsAcross<T>(a, a_k), b, b_k, c, c_row, n, from_zero);
 }
 template <int MR, int NV, class T>  // one of the two strides is 1
-HWY_INLINE void Tile(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b, size_t b_k, T* c,
-                     size_t c_row, size_t n, bool from_zero) {
-  if (a_k == 1) return TileAlong<MR, NV, T>(kc, a, a_row, b, b_k, c, c_row, n, from_zero);
-  TileAcross<MR, NV, T>(kc, a, a_k, b, b_k, c, c_row, n, from_zero);
+HWY_INLINE void tile_strided(size_t kc, const T* a, size_t a_row, size_t a_k, const T* b,
+                             size_t b_k, T* c, size_t c_row, size_t n, bool from_zero) {
+  if (a_k == 1) return tile_along<MR, NV, T>(kc, a, a_row, b, b_k, c, c_row, n, from_zero);
+  tile_across<MR, NV, T>(kc, a, a_k, b, b_k, c, c_row, n, from_zero);
 }
 
-// As Tile, for A packed as [k][MR]. meanwhile() is called every few steps, where the tile is whole.
+// As tile_strided, for A packed as [k][MR]. meanwhile() is called every few steps, where the tile
+// is whole.
 template <int MR, int NV, class T, class Meanwhile>
-HWY_NOINLINE void TilePacked(size_t kc, const T* a, const T* b, size_t b_k, T* c, size_t c_row,
-                             size_t n, bool from_zero, Meanwhile& meanwhile) {
-  TileColumns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, c, c_row, n, from_zero, meanwhile);
+HWY_NOINLINE void tile_packed(size_t kc, const T* a, const T* b, size_t b_k, T* c, size_t c_row,
+                              size_t n, bool from_zero, Meanwhile& meanwhile) {
+  tile_columns<MR, NV, T>(kc, PackedRows<MR, T>{a}, b, b_k, c, c_row, n, from_zero, meanwhile);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -2,9 +2,10 @@
 // takes at a time.
 //
 // What that loop does beside its multiply-adds hardly shows on a quiet machine; on a busy one, where
-// a sibling thread seems to take half of the slots, it costs up to a quarter of the speed. On AVX2, whose registers are just enough, the loop is therefore spelt out, instruction by
-// instruction: g++ else copies accumulators, loads B inside the multiply-adds, and adds strides up
-// where it might use them as an index. (Not where a sanitizer wants to see the loads.)
+// a sibling thread seems to take half of the slots, it costs up to a quarter of the speed. On AVX2,
+// whose registers are just enough, the loop is therefore spelt out, instruction by instruction: g++
+// else copies accumulators, loads B inside the multiply-adds, and adds strides up where it might
+// use them as an index. (Not where a sanitizer wants to see the loads.)
 
 #if defined(EBB_KERNELS_TILE_STEPS_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_TILE_STEPS_INL_
@@ -35,7 +36,7 @@ constexpr int kTileSteps = 1;
 
 // What lies kTimes * stride + kBytes bytes from p: an element, in all lanes, or a vector.
 template <int kTimes, int kBytes, class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> SetFrom(D d, const T* p, size_t stride) {
+HWY_INLINE hn::Vec<D> set_from(D d, const T* p, size_t stride) {
 #if EBB_TILE_SPELT_OUT
   hn::Vec<D> v;
   if constexpr (sizeof(T) == 4 && kTimes == 0) {
@@ -58,7 +59,7 @@ HWY_INLINE hn::Vec<D> SetFrom(D d, const T* p, size_t stride) {
 #endif
 }
 template <int kTimes, int kBytes, class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadFrom(D d, const T* p, size_t stride) {
+HWY_INLINE hn::Vec<D> load_from(D d, const T* p, size_t stride) {
 #if EBB_TILE_SPELT_OUT
   hn::Vec<D> v;
   if constexpr (kTimes == 0) {
@@ -76,7 +77,7 @@ HWY_INLINE hn::Vec<D> LoadFrom(D d, const T* p, size_t stride) {
 }
 
 template <int kTimes, int kBytes, class D, class T = hn::TFromD<D>>
-HWY_INLINE void StoreTo(D d, hn::Vec<D> v, T* p, size_t stride) {
+HWY_INLINE void store_to(D d, hn::Vec<D> v, T* p, size_t stride) {
 #if EBB_TILE_SPELT_OUT
   if constexpr (kTimes == 0) {
     asm volatile("vmovups %0, %c2(%1)" : : "x"(v.raw), "r"(p), "i"(kBytes));
@@ -96,7 +97,7 @@ constexpr int kBytes = v * static_cast<int>(hn::MaxLanes(D()) * sizeof(hn::TFrom
 
 // acc = x y + acc
 template <class T, class V>
-HWY_INLINE void FuseInto(V& acc, V x, V y) {
+HWY_INLINE void fuse_into(V& acc, V x, V y) {
 #if EBB_TILE_SPELT_OUT
   if constexpr (sizeof(T) == 4) {
     asm volatile("vfmadd231ps %2, %1, %0" : "+x"(acc.raw) : "x"(x.raw), "x"(y.raw));
@@ -109,7 +110,7 @@ HWY_INLINE void FuseInto(V& acc, V x, V y) {
 }
 
 // g++ forgets what it knows of n: how often a loop ran, and with that where its pointers ended.
-HWY_INLINE void Forget(size_t& n) {
+HWY_INLINE void forget(size_t& n) {
 #if EBB_TILE_SPELT_OUT
   asm volatile("" : "+r"(n));
 #else
@@ -119,7 +120,7 @@ HWY_INLINE void Forget(size_t& n) {
 
 // What is spelt out sees what was written before, is seen by what comes after, and reads nothing
 // that is written later.
-HWY_INLINE void TileFence() {
+HWY_INLINE void tile_fence() {
 #if EBB_TILE_SPELT_OUT
   asm volatile("" ::: "memory");
 #endif

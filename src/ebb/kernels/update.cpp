@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update.cpp"
@@ -28,14 +29,14 @@ void sgd_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t
               const T* grad = t.grad + from;
               T* state = rule.momentum != 0 ? t.state[0] + from : nullptr;
               if (rule.momentum == 0) {
-                each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+                each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
                   const auto p = load(param + i, amount);
                   const auto g = gradient(load(grad + i, amount), p);
                   store<T>(hn::NegMulAdd(lr, g, p), param + i, amount);
                 });
                 return;
               }
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
                 const auto p = load(param + i, amount);
                 const auto g = gradient(load(grad + i, amount), p);
                 auto b = g;
@@ -63,7 +64,7 @@ void adam_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_
               const T* grad = t.grad + from;
               T* first = t.state[0] + from;
               T* second = t.state[1] + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
                 const auto p = load(param + i, amount);
                 const auto g = gradient(load(grad + i, amount), p);
                 const auto m_old = load(first + i, amount);
@@ -91,7 +92,7 @@ void rmsprop_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
         const T* grad = t.grad + from;
         T* second = t.state[0] + from;
         T* buffer = rule.momentum != 0 ? t.state[1] + from : nullptr;
-        each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+        each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
           const auto p = load(param + i, amount);
           const auto g = gradient(load(grad + i, amount), p);
           const auto v = hn::MulAdd(alpha, load(second + i, amount), hn::Mul(hn::Mul(fresh, g), g));
@@ -116,7 +117,7 @@ void adagrad_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
               T* param = t.param + from;
               const T* grad = t.grad + from;
               T* squares = t.state[0] + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
                 const auto p = load(param + i, amount);
                 const auto g = gradient(load(grad + i, amount), p);
                 const auto s = hn::MulAdd(g, g, load(squares + i, amount));
@@ -139,7 +140,7 @@ void lion_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_
               T* param = t.param + from;
               const T* grad = t.grad + from;
               T* state = t.state[0] + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
                 const auto p = load(param + i, amount);
                 const auto g = gradient(load(grad + i, amount));
                 const auto m = load(state + i, amount);
@@ -163,7 +164,7 @@ void ema_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t
             [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
               T* average = t.param + from;
               const T* value = t.grad + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
                 const auto e = load(average + i, amount);
                 const auto far = hn::Sub(load(value + i, amount), e);
                 store<T>(hn::MulAdd(fresh, far, e), average + i, amount);
@@ -176,21 +177,18 @@ HWY_INLINE RowVec<double> as_f64(const T* p, auto amount) {
   if constexpr (sizeof(T) == 8) {
     return load(p, amount);
   } else {
-    constexpr std::size_t N = kRowLanes<double>;
     const hn::Rebind<float, RowTag<double>> d;
-    HWY_ALIGN float buffer[N] = {};
     if constexpr (std::is_same_v<decltype(amount), Whole>) {
       return hn::PromoteTo(RowTag<double>(), hn::LoadU(d, p));
     } else {
-      std::memcpy(buffer, p, amount * sizeof(float));
-      return hn::PromoteTo(RowTag<double>(), hn::Load(d, buffer));
+      return hn::PromoteTo(RowTag<double>(), load_part(d, p, amount));
     }
   }
 }
 
 template <class T>
 double squares_piece(const T* x, std::size_t n) {
-  return row_sum<double>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  return row_sum<double>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
     const auto v = as_f64(x + i, amount);
     return hn::MulAdd(v, v, acc);
   });
@@ -235,7 +233,7 @@ void update_all(Part part, std::span<const Update<T>> tensors, const Rule& rule,
   });
 }
 
-std::size_t pieces(std::size_t size) { return (size + kSquaresPiece - 1) / kSquaresPiece; }
+std::size_t pieces(std::size_t size) { return ceil_div(size, kSquaresPiece); }
 
 template <class T>
 std::size_t all_pieces(std::span<const Update<T>> tensors) {

@@ -45,7 +45,7 @@ struct AdamRule {
 
 // Adam for tables of which few rows have a gradient at a time: a row in which the gradient is zero
 // is left as it is, its m and v too, instead of coasting on them. Another rule than Adam's, not a
-// quicker way to the same result. The kernels take it for tables given as rows (update_rows.hpp).
+// quicker way to the same result. The kernels take it for tables given as rows (update_sparse.hpp).
 struct LazyAdamRule : AdamRule {};
 
 // g += decay * p;  v = alpha * v + (1 - alpha) * g^2;  u = g / (sqrt(v) + eps);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update_8bit.cpp"
@@ -193,8 +194,8 @@ namespace {
 
 HWY_EXPORT(adam8_blocks);
 
-std::size_t blocks_of(std::size_t size) { return (size + kStateBlock - 1) / kStateBlock; }
-std::size_t scales_at(std::size_t size) { return (2 * size + 3) / 4 * 4; }
+std::size_t blocks_of(std::size_t size) { return ceil_div(size, kStateBlock); }
+std::size_t scales_at(std::size_t size) { return round_up(2 * size, 4); }
 
 template <class C>
 float value_of(int code, float scale) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update_factored.cpp"
@@ -20,8 +21,6 @@ namespace {
 
 constexpr std::size_t kPiece = 16384;  // elements, about: what one sum is made over
 
-constexpr std::size_t up64(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-constexpr std::size_t parts(std::size_t n, std::size_t of) { return (n + of - 1) / of; }
 
 // How a tensor is cut into pieces (of whole rows where it is factored, else of kPiece elements),
 // and where in the scratch things lie.
@@ -39,16 +38,16 @@ struct Work {
     std::size_t at = 0;
     const auto place = [&]<class E>(E*& pointer, std::size_t n) {
       pointer = scratch ? reinterpret_cast<E*>(scratch + at) : nullptr;
-      at += up64(n * sizeof(E));
+      at += round_up(n * sizeof(E), 64);
     };
     if (!t.col) {  // one row
       t.cols = t.size();
       t.count = t.rows = 1;
       piece_rows = 1;
-      pieces = parts(t.cols, kPiece);
+      pieces = ceil_div(t.cols, kPiece);
     } else {
       piece_rows = std::max<std::size_t>(1, kPiece / std::max<std::size_t>(1, t.cols));
-      pieces = parts(t.rows, piece_rows);
+      pieces = ceil_div(t.rows, piece_rows);
       place(col_sums, t.count * pieces * t.cols);
       place(row_factor, t.count * t.rows);
       place(col_factor, t.count * t.cols);
@@ -91,7 +90,7 @@ HWY_INLINE void square_piece(const Work<T>& w, const AdafactorRule& rule, Gradie
     const std::size_t row = rows.matrix * w.t.rows + r;
     const T* grad = w.t.grad + row * cols;
     const bool first = r == rows.begin;
-    const T sum = row_sum<T>(cols, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    const T sum = row_sum<T>(cols, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
       const auto g = gradient(load(grad + i, amount));
       const auto square = hn::Mul(g, g);
       store<T>(first ? square : hn::Add(load(sums + i, amount), square), sums + i, amount);
@@ -113,7 +112,7 @@ HWY_INLINE void join_columns(const Work<T>& w, const AdafactorRule& rule, std::s
   const T* sums = w.col_sums + matrix * w.pieces * cols + begin;
   T* col = w.t.col + matrix * cols + begin;
   T* factor = w.col_factor + matrix * cols + begin;
-  each_vector<T>(end - begin, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(end - begin, [&](std::size_t i, auto amount) EBB_LAMBDA {
     auto sum = load(sums + i, amount);
     for (std::size_t p = 1; p < w.pieces; ++p)
       sum = hn::Add(sum, load(sums + p * cols + i, amount));
@@ -129,11 +128,11 @@ HWY_INLINE void row_factors(const Work<T>& w, std::size_t matrix) {
   const std::size_t rows = w.t.rows;
   const T* row = w.t.row + matrix * rows;
   T* factor = w.row_factor + matrix * rows;
-  const T sum = row_sum<T>(rows, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  const T sum = row_sum<T>(rows, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
     return hn::Add(acc, load(row + i, amount));
   });
   const auto mean = hn::Set(RowTag<T>(), sum / static_cast<T>(rows));
-  each_vector<T>(rows, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  each_vector<T>(rows, [&](std::size_t i, auto amount) EBB_LAMBDA {
     store<T>(hn::Sqrt(hn::Div(mean, load(row + i, amount))), factor + i, amount);
   });
 }
@@ -141,12 +140,12 @@ HWY_INLINE void row_factors(const Work<T>& w, std::size_t matrix) {
 // Sums of u^2 and p^2 over elements [0, n), which lie in one row.
 template <class T, class Move>
 HWY_INLINE void add_sums(const T* param, std::size_t n, bool relative, double* sums, Move&& move) {
-  sums[0] += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  sums[0] += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
     const auto u = move(i, amount);
     return hn::MulAdd(u, u, acc);
   });
   if (!relative) return;
-  sums[1] += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_ROW_LAMBDA {
+  sums[1] += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
     const auto p = load(param + i, amount);
     return hn::MulAdd(p, p, acc);
   });
@@ -159,7 +158,7 @@ HWY_INLINE void each_row(const Work<T>& w, GradientUse use, std::size_t piece, F
   if (!w.t.col) {
     const std::size_t at = piece * kPiece;
     const T *grad = w.t.grad + at, *v = w.t.row + at;
-    f(at, std::min(kPiece, w.t.cols - at), [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    f(at, std::min(kPiece, w.t.cols - at), [&](std::size_t i, auto amount) EBB_LAMBDA {
       // Elements that are not there have v = 0, and are counted nowhere.
       return hn::Div(gradient(load(grad + i, amount)), hn::Sqrt(load(v + i, amount)));
     });
@@ -171,7 +170,7 @@ HWY_INLINE void each_row(const Work<T>& w, GradientUse use, std::size_t piece, F
     const std::size_t row = rows.matrix * w.t.rows + r;
     const T* grad = w.t.grad + row * w.t.cols;
     const auto factor = hn::Set(RowTag<T>(), w.row_factor[row]);
-    f(row * w.t.cols, w.t.cols, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    f(row * w.t.cols, w.t.cols, [&](std::size_t i, auto amount) EBB_LAMBDA {
       return hn::Mul(hn::Mul(gradient(load(grad + i, amount)), factor), load(col + i, amount));
     });
   }
@@ -185,13 +184,12 @@ HWY_INLINE void measure_piece(const Work<T>& w, const AdafactorRule& rule, Gradi
     const auto beta2 = constant<T>(rule.beta2), fresh = constant<T>(1 - rule.beta2);
     const auto eps = constant<T>(rule.eps1);
     const std::size_t at = piece * kPiece;
-    each_vector<T>(std::min(kPiece, w.t.cols - at),
-                   [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
-                     const auto g = gradient(load(w.t.grad + at + i, amount));
-                     T* const place = w.t.row + at + i;
-                     const auto square = hn::Mul(fresh, hn::MulAdd(g, g, eps));
-                     store<T>(hn::MulAdd(beta2, load(place, amount), square), place, amount);
-                   });
+    each_vector<T>(std::min(kPiece, w.t.cols - at), [&](std::size_t i, auto amount) EBB_LAMBDA {
+      const auto g = gradient(load(w.t.grad + at + i, amount));
+      T* const place = w.t.row + at + i;
+      const auto square = hn::Mul(fresh, hn::MulAdd(g, g, eps));
+      store<T>(hn::MulAdd(beta2, load(place, amount), square), place, amount);
+    });
   }
   double* const sums = w.sums + 2 * piece;
   sums[0] = sums[1] = 0;
@@ -206,7 +204,7 @@ HWY_INLINE void move_piece(const Work<T>& w, const AdafactorRule& rule, Gradient
   const auto by = constant<T>(rate), shrink = constant<T>(1 - rule.lr * rule.weight_decay);
   each_row(w, use, piece, [&](std::size_t first, std::size_t n, auto&& move) HWY_ATTR {
     T* const param = w.t.param + first;
-    each_vector<T>(n, [&](std::size_t i, auto amount) EBB_ROW_LAMBDA {
+    each_vector<T>(n, [&](std::size_t i, auto amount) EBB_LAMBDA {
       const auto p = hn::Mul(load(param + i, amount), shrink);
       store<T>(hn::NegMulAdd(by, move(i, amount), p), param + i, amount);
     });

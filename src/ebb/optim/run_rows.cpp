@@ -7,7 +7,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/index.hpp"
-#include "ebb/kernels/update_rows.hpp"
+#include "ebb/kernels/update_sparse.hpp"
 #include "ebb/optim/update_ops.hpp"
 
 namespace ebb::optim {
@@ -38,13 +38,13 @@ void with_table(const Entry& e, F&& f) {
       using T = decltype(element);
       using I = decltype(zero);
       const auto of = [](std::byte* p) { return reinterpret_cast<T*>(p); };
-      f(kernels::RowsUpdate<T, I>{of(e.param),
-                                  {of(e.state[0]), of(e.state[1])},
-                                  reinterpret_cast<const I*>(e.indices),
-                                  reinterpret_cast<const T*>(e.grad),
-                                  static_cast<std::size_t>(e.index_spec->size()),
-                                  static_cast<std::size_t>(e.spec->shape[0]),
-                                  row_width(*e.spec)});
+      f(kernels::SparseUpdate<T, I>{of(e.param),
+                                    {of(e.state[0]), of(e.state[1])},
+                                    reinterpret_cast<const I*>(e.indices),
+                                    reinterpret_cast<const T*>(e.grad),
+                                    static_cast<std::size_t>(e.index_spec->size()),
+                                    static_cast<std::size_t>(e.spec->shape[0]),
+                                    row_width(*e.spec)});
     };
     e.spec->dtype == DType::f64 ? call(double{}) : call(float{});
   });
@@ -97,26 +97,26 @@ std::size_t rows_scratch(std::span<const Entry> entries) {
   for (const Entry& e : entries)
     if (e.index_spec)
       most = std::max(most,
-                      kernels::update_rows_scratch(static_cast<std::size_t>(e.index_spec->size()),
-                                                   row_width(*e.spec), size_of(e.spec->dtype)));
+                      kernels::update_sparse_scratch(static_cast<std::size_t>(e.index_spec->size()),
+                                                     row_width(*e.spec), size_of(e.spec->dtype)));
   return most;
 }
 
 std::size_t rows_squares_scratch(const Entry& e) {
-  return kernels::rows_squares_scratch(static_cast<std::size_t>(e.index_spec->size()),
-                                       row_width(*e.spec), size_of(e.spec->dtype));
+  return kernels::sparse_squares_scratch(static_cast<std::size_t>(e.index_spec->size()),
+                                         row_width(*e.spec), size_of(e.spec->dtype));
 }
 
 double rows_squares(const Entry& e, std::span<std::byte> scratch) {
   double sum = 0;
-  with_table(e, [&](const auto& table) { sum = kernels::rows_squares(table, scratch); });
+  with_table(e, [&](const auto& table) { sum = kernels::sparse_squares(table, scratch); });
   return sum;
 }
 
 template <class Rule>
 void run_rows(const Entry& e, const Rule& rule, kernels::GradientUse use,
               std::span<std::byte> scratch) {
-  with_table(e, [&](const auto& table) { kernels::update_rows(table, rule, use, scratch); });
+  with_table(e, [&](const auto& table) { kernels::update_sparse(table, rule, use, scratch); });
 }
 template void run_rows(const Entry&, const kernels::SgdRule&, kernels::GradientUse,
                        std::span<std::byte>);

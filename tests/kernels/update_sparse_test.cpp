@@ -1,4 +1,4 @@
-#include "ebb/kernels/update_rows.hpp"
+#include "ebb/kernels/update_sparse.hpp"
 
 #include "tests/kernels/rows_support.hpp"
 
@@ -6,9 +6,9 @@ namespace ebb::kernels::rows_test {
 namespace {
 
 template <class T>
-class UpdateRowsOf : public ::testing::Test {};
+class UpdateSparse : public ::testing::Test {};
 using Floats = ::testing::Types<float, double>;
-TYPED_TEST_SUITE(UpdateRowsOf, Floats);
+TYPED_TEST_SUITE(UpdateSparse, Floats);
 
 template <class T>
 struct Table {
@@ -33,10 +33,10 @@ struct Table {
   template <class Rule>
   Values<T> sparse(const Rule& rule, GradientUse use) const {
     Table t = *this;
-    Bytes scratch(update_rows_scratch(count, width, sizeof(T)));
-    update_rows<T, std::int32_t>({t.param.data(), {t.first.data(), t.second.data()},
-                                  t.indices.data(), t.rows.data(), count, height, width},
-                                 rule, use, std::span(scratch));
+    Bytes scratch(update_sparse_scratch(count, width, sizeof(T)));
+    update_sparse<T, std::int32_t>({t.param.data(), {t.first.data(), t.second.data()},
+                                    t.indices.data(), t.rows.data(), count, height, width},
+                                   rule, use, std::span(scratch));
     return t.all();
   }
 
@@ -71,7 +71,7 @@ void check(const Table<T>& table, const Rule& rule) {
   }
 }
 
-TYPED_TEST(UpdateRowsOf, HasTheBitsOfTheWholeGradient) {
+TYPED_TEST(UpdateSparse, HasTheBitsOfTheWholeGradient) {
   for (const auto& [height, width, count] :
        {std::array<std::size_t, 3>{200, 33, 50}, {5, 1, 9}, {300, 128, 3}, {3, 9000, 4}}) {
     SCOPED_TRACE(::testing::Message() << height << "x" << width << " " << count);
@@ -86,7 +86,7 @@ TYPED_TEST(UpdateRowsOf, HasTheBitsOfTheWholeGradient) {
 }
 
 // Rows within a piece of the sum, across two, and wider than one.
-TYPED_TEST(UpdateRowsOf, SquaresHaveTheBitsOfTheWholeGradient) {
+TYPED_TEST(UpdateSparse, SquaresHaveTheBitsOfTheWholeGradient) {
   using T = TypeParam;
   for (const auto& [height, width, count] :
        {std::array<std::size_t, 3>{2000, 33, 50}, {5, 1, 9}, {900, 128, 3}, {3, 40000, 4},
@@ -103,13 +103,13 @@ TYPED_TEST(UpdateRowsOf, SquaresHaveTheBitsOfTheWholeGradient) {
     Bytes scratch(sum_of_squares_scratch(all));
     const double want = sum_of_squares(all, std::span(scratch));
     expect_one_result([&] {
-      Bytes own(rows_squares_scratch(count, width, sizeof(T)));
-      return Values<double>{rows_squares<T, std::int32_t>(
+      Bytes own(sparse_squares_scratch(count, width, sizeof(T)));
+      return Values<double>{sparse_squares<T, std::int32_t>(
           {nullptr, {}, table.indices.data(), table.rows.data(), count, height, width},
           std::span(own))};
     });
-    Bytes own(rows_squares_scratch(count, width, sizeof(T)));
-    EXPECT_EQ((rows_squares<T, std::int32_t>(
+    Bytes own(sparse_squares_scratch(count, width, sizeof(T)));
+    EXPECT_EQ((sparse_squares<T, std::int32_t>(
                   {nullptr, {}, table.indices.data(), table.rows.data(), count, height, width},
                   std::span(own))),
               want);
@@ -117,7 +117,7 @@ TYPED_TEST(UpdateRowsOf, SquaresHaveTheBitsOfTheWholeGradient) {
 }
 
 // Only rows whose sum is not zero, each as Adam would.
-TYPED_TEST(UpdateRowsOf, LazyAdamLeavesOtherRowsAlone) {
+TYPED_TEST(UpdateSparse, LazyAdamLeavesOtherRowsAlone) {
   using T = TypeParam;
   Table<T> table(200, 33, 50);
   table.indices[7] = 77;  // a row that occurs, with a gradient of zero

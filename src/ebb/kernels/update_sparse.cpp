@@ -1,21 +1,20 @@
-#include "ebb/kernels/update_rows.hpp"
+#include "ebb/kernels/update_sparse.hpp"
 
 #include <algorithm>
 #include <type_traits>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/round.hpp"
+#include "ebb/kernels/grain.hpp"
 
 namespace ebb::kernels {
 namespace {
 
 constexpr std::size_t kZeros = 4096;
-constexpr std::size_t kTaskElements = 32768;
 constexpr std::size_t kList = 128;  // pieces of a table handed to the rule at once
 
 template <class T>
 alignas(64) constexpr T zeros[kZeros] = {};
-
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Whether a row without a gradient is left as it is.
 bool leaves_alone(const SgdRule& rule) { return rule.weight_decay == 0; }
@@ -77,7 +76,7 @@ struct Order {
       if (i == 0 || keys[i] >> 32 != keys[i - 1] >> 32)
         begins[different++] = static_cast<std::uint32_t>(i);
   }
-  static std::size_t bytes(std::size_t n) { return round_up(n * 12); }
+  static std::size_t bytes(std::size_t n) { return round_up(n * 12, 64); }
   std::size_t index(std::size_t k) const { return keys[begins[k]] >> 32; }
   std::size_t end(std::size_t k) const { return k + 1 < different ? begins[k + 1] : count; }
   std::size_t first_from(std::size_t index_wanted) const {  // the first k of at least this index
@@ -104,10 +103,10 @@ template <class T, class I>
 struct Sums {
   Order order;
   T* sums;
-  Sums(const RowsUpdate<T, I>& t, std::size_t rows_at_once, std::span<std::byte> scratch)
+  Sums(const SparseUpdate<T, I>& t, std::size_t grain, std::span<std::byte> scratch)
       : order(t.indices, t.count, scratch),
         sums(reinterpret_cast<T*>(scratch.data() + Order::bytes(t.count))) {
-    pool::parallel_for(order.different, rows_at_once, [&](std::size_t begin, std::size_t end) {
+    pool::parallel_for(order.different, grain, [&](std::size_t begin, std::size_t end) {
       for (std::size_t k = begin; k < end; ++k)
         add_rows(order, k, t.rows, t.width, sums + k * t.width);
     });
@@ -117,21 +116,17 @@ struct Sums {
   }
 };
 
-std::size_t rows_at_once(std::size_t width) {
-  return std::max<std::size_t>(1, kTaskElements / width);
-}
-
 }  // namespace
 
-std::size_t update_rows_scratch(std::size_t count, std::size_t width, std::size_t element) {
+std::size_t update_sparse_scratch(std::size_t count, std::size_t width, std::size_t element) {
   return Sums<float, std::int64_t>::bytes(count, width, element);
 }
 
 template <class T, class I, class Rule>
-void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
-                 std::span<std::byte> scratch) {
+void update_sparse(const SparseUpdate<T, I>& t, const Rule& rule, GradientUse use,
+                   std::span<std::byte> scratch) {
   if (t.width == 0 || t.height == 0) return;
-  const std::size_t grain = rows_at_once(t.width);
+  const std::size_t grain = grain_for(t.width);
   const Sums<T, I> all(t, grain, scratch);
   const Order& order = all.order;
   const T* sums = all.sums;
@@ -162,19 +157,19 @@ void update_rows(const RowsUpdate<T, I>& t, const Rule& rule, GradientUse use,
   });
 }
 
-std::size_t rows_squares_scratch(std::size_t count, std::size_t width, std::size_t element) {
-  return round_up(update_rows_scratch(count, width, element)) + kSquaresPiece * element +
+std::size_t sparse_squares_scratch(std::size_t count, std::size_t width, std::size_t element) {
+  return round_up(update_sparse_scratch(count, width, element), 64) + kSquaresPiece * element +
          sizeof(double);
 }
 
 // Piece by piece of the whole gradient, as far as there is anything in them but zeros.
 template <class T, class I>
-double rows_squares(const RowsUpdate<T, I>& t, std::span<std::byte> scratch) {
+double sparse_squares(const SparseUpdate<T, I>& t, std::span<std::byte> scratch) {
   if (t.width == 0 || t.height == 0) return 0;
-  const Sums<T, I> all(t, rows_at_once(t.width), scratch);
+  const Sums<T, I> all(t, grain_for(t.width), scratch);
   const Order& order = all.order;
   T* const piece = reinterpret_cast<T*>(
-      scratch.data() + round_up(update_rows_scratch(t.count, t.width, sizeof(T))));
+      scratch.data() + round_up(update_sparse_scratch(t.count, t.width, sizeof(T)), 64));
   const std::span<std::byte> sum(reinterpret_cast<std::byte*>(piece + kSquaresPiece),
                                  sizeof(double));
   const std::size_t size = t.height * t.width;
@@ -203,22 +198,22 @@ double rows_squares(const RowsUpdate<T, I>& t, std::span<std::byte> scratch) {
   return total;
 }
 
-#define EBB_UPDATE_ROWS(T, I, Rule)                                                       \
-  template void update_rows(const RowsUpdate<T, I>&, const Rule&, GradientUse,            \
-                            std::span<std::byte>);
-#define EBB_UPDATE_ROWS_OF(T, I)       \
-  EBB_UPDATE_ROWS(T, I, SgdRule)       \
-  EBB_UPDATE_ROWS(T, I, AdamRule)      \
-  EBB_UPDATE_ROWS(T, I, LazyAdamRule)  \
-  EBB_UPDATE_ROWS(T, I, AdagradRule)   \
-  template double rows_squares(const RowsUpdate<T, I>&, std::span<std::byte>);
-EBB_UPDATE_ROWS_OF(float, std::int32_t)
-EBB_UPDATE_ROWS_OF(float, std::int64_t)
-EBB_UPDATE_ROWS_OF(float, std::uint8_t)
-EBB_UPDATE_ROWS_OF(double, std::int32_t)
-EBB_UPDATE_ROWS_OF(double, std::int64_t)
-EBB_UPDATE_ROWS_OF(double, std::uint8_t)
-#undef EBB_UPDATE_ROWS_OF
-#undef EBB_UPDATE_ROWS
+#define EBB_UPDATE_SPARSE(T, I, Rule)                                              \
+  template void update_sparse(const SparseUpdate<T, I>&, const Rule&, GradientUse, \
+                              std::span<std::byte>);
+#define EBB_UPDATE_SPARSE_OF(T, I)      \
+  EBB_UPDATE_SPARSE(T, I, SgdRule)      \
+  EBB_UPDATE_SPARSE(T, I, AdamRule)     \
+  EBB_UPDATE_SPARSE(T, I, LazyAdamRule) \
+  EBB_UPDATE_SPARSE(T, I, AdagradRule)  \
+  template double sparse_squares(const SparseUpdate<T, I>&, std::span<std::byte>);
+EBB_UPDATE_SPARSE_OF(float, std::int32_t)
+EBB_UPDATE_SPARSE_OF(float, std::int64_t)
+EBB_UPDATE_SPARSE_OF(float, std::uint8_t)
+EBB_UPDATE_SPARSE_OF(double, std::int32_t)
+EBB_UPDATE_SPARSE_OF(double, std::int64_t)
+EBB_UPDATE_SPARSE_OF(double, std::uint8_t)
+#undef EBB_UPDATE_SPARSE_OF
+#undef EBB_UPDATE_SPARSE
 
 }  // namespace ebb::kernels

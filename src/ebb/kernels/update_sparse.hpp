@@ -14,7 +14,7 @@
 namespace ebb::kernels {
 
 template <class T, class I>
-struct RowsUpdate {
+struct SparseUpdate {
   T* param;  // (height, width), and so is state
   T* state[2];
   const I* indices;  // (count), each below height, which is below 2^32
@@ -22,17 +22,17 @@ struct RowsUpdate {
   std::size_t count, height, width;
 };
 
-std::size_t update_rows_scratch(std::size_t count, std::size_t width, std::size_t element);
+std::size_t update_sparse_scratch(std::size_t count, std::size_t width, std::size_t element);
 
 // T: float, double; I: int32_t, int64_t, uint8_t; rules: Sgd without momentum, Adam, Adagrad,
 // LazyAdam.
 template <class T, class I, class Rule>
-void update_rows(const RowsUpdate<T, I>& table, const Rule& rule, GradientUse use,
-                 std::span<std::byte> scratch);
+void update_sparse(const SparseUpdate<T, I>& table, const Rule& rule, GradientUse use,
+                   std::span<std::byte> scratch);
 
 // The sum of squares of the whole gradient (update.hpp), from its rows; param is not read.
-std::size_t rows_squares_scratch(std::size_t count, std::size_t width, std::size_t element);
+std::size_t sparse_squares_scratch(std::size_t count, std::size_t width, std::size_t element);
 template <class T, class I>
-double rows_squares(const RowsUpdate<T, I>& table, std::span<std::byte> scratch);
+double sparse_squares(const SparseUpdate<T, I>& table, std::span<std::byte> scratch);
 
 }  // namespace ebb::kernels
