@@ -12,10 +12,12 @@
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/dropout.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/last_axis.hpp"
+#include "ebb/ops/layout.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/slice.hpp"
 #include "ebb/ops/softmax.hpp"
@@ -61,7 +63,7 @@ kernels::Attention described(const char* op, const Attributes& o, Specs in, std:
   if (in.size() != expected)
     refuse(op, fmt::format("{} inputs were given, expected {}", in.size(), expected));
   const Spec& q = in[0];
-  rows::check_float(op, q);
+  check_float(op, q);
   kernels::Attention a;
   std::int64_t size = 0;
   if (o.fused) {
@@ -73,8 +75,8 @@ kernels::Attention described(const char* op, const Attributes& o, Specs in, std:
   } else {
     const Spec &k = in[1], &v = in[2];
     size = head_size(op, "q", q, o.heads);
-    rows::check_same_type(op, q, k);
-    rows::check_same_type(op, q, v);
+    check_same_type(op, q, k);
+    check_same_type(op, q, v);
     if (head_size(op, "k", k, o.kv_heads) != size || k.shape[0] != q.shape[0])
       refuse(op, fmt::format("q {} and k {} differ in batch or size of a head", to_string(q),
                              to_string(k)));
@@ -157,7 +159,7 @@ Cost cost_of(const kernels::Attention& a, Specs in, double products) {
 template <class F>
 std::size_t scratch_of(DType dtype, F&& bytes) {
   std::size_t result = 0;
-  rows::with_float(dtype, [&](auto zero) { result = bytes(zero); });
+  with_float(dtype, [&](auto zero) { result = bytes(zero); });
   return result;
 }
 
@@ -178,7 +180,7 @@ kernels::Attention described_backward(const char* op, const Attributes& o, Specs
 
 void run_backward(const char* op, const Attributes& o, Ins in, Outs grads, Scratch scratch) {
   const kernels::Attention a = given(op, o, in, 3);
-  rows::with_float(in[0].dtype(), [&](auto zero) {
+  with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const std::size_t n = o.parts();
     const auto [q, k, v] = parts_of<const T>(a, o.fused, in);
@@ -257,7 +259,7 @@ struct SecondOrder {
   }
   Tensor factors(const Tensor& key, DType dtype) const {
     const Tensor ones = Tensor::ones(Shape{batch, heads, queries, keys}, dtype);
-    return reshape(apply(DropoutOp{o.dropout, o.stream}, ones, key), matrix());
+    return reshape(apply(Dropout{o.dropout, o.stream}, ones, key), matrix());
   }
 
   struct Result {
@@ -307,7 +309,7 @@ SecondOrder::Result second_order(const SecondOrder& second, Back& b, const Tenso
 
 }  // namespace
 
-BatchRule AttentionAttributes::rows_of(const BatchInputs& batch) const {
+BatchRule AttentionAttributes::rule_of(const BatchInputs& batch) const {
   std::uint32_t all = (1u << batch.in.size()) - 1;
   const std::uint32_t key = dropout > 0 ? 1u << (batch.in.size() - 1) : 0;
   return (batch.carry | key) == all && batch.sums == 0 ? BatchRule::per_example : BatchRule::mixed;
@@ -315,31 +317,31 @@ BatchRule AttentionAttributes::rows_of(const BatchInputs& batch) const {
 
 // ---- forward ----
 
-std::array<Spec, 2> AttentionOp::shape(Specs in) const {
+std::array<Spec, 2> Attention::shape(Specs in) const {
   const kernels::Attention a = described(name, *this, in, 0);
   return {out_spec(a, *this, in[0]), levels_spec(a, in[0])};
 }
-Cost AttentionOp::cost(Specs in) const { return cost_of(described(name, *this, in, 0), in, 2); }
-std::size_t AttentionOp::scratch(Specs in) const {
+Cost Attention::cost(Specs in) const { return cost_of(described(name, *this, in, 0), in, 2); }
+std::size_t Attention::scratch(Specs in) const {
   const kernels::Attention a = described(name, *this, in, 0);
   return scratch_of(in[0].dtype,
                     [&](auto zero) { return kernels::attention_scratch<decltype(zero)>(a); });
 }
 
-void AttentionOp::run(Ins in, Out out, Out levels, Scratch scratch) const {
+void Attention::run(Ins in, Out out, Out levels, Scratch scratch) const {
   const kernels::Attention a = given(name, *this, in, 0);
-  rows::with_float(in[0].dtype(), [&](auto zero) {
+  with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto [q, k, v] = parts_of<const T>(a, fused, in);
     kernels::attention<T>(a, q, k, v, out.as<T>(), levels.as<T>(), scratch);
   });
 }
 
-Needs AttentionOp::needs(int) const {
+Needs Attention::needs(int) const {
   return {(1u << (parts() + extras())) - 1, 0b11};
 }
 
-void AttentionOp::grad(Back& b) const {
+void Attention::grad(Back& b) const {
   const Tensor* in[8];
   std::size_t count = 0;
   for (std::size_t i = 0; i < parts(); ++i) in[count++] = &b.in(static_cast<int>(i));
@@ -420,11 +422,11 @@ void AttentionFusedBackward::grad(Back& b) const {
 
 // ---- rotary ----
 
-Spec RotaryOp::shape(const Spec& x) const {
-  rows::check_float(name, x);
+Spec Rotary::shape(const Spec& x) const {
+  check_float(name, x);
   if (x.rank() != 3 && x.rank() != 4)
     refuse(name, fmt::format("{} is not (batch, positions, heads * size)", to_string(x)));
-  const std::int64_t width = rows::product_from(x.shape, 2);
+  const std::int64_t width = layout::product(x.shape, 2, x.shape.rank());
   if (heads < 1 || heads * size > width)
     refuse(name, fmt::format("{} heads of size {} do not fit {}", heads, size, to_string(x)));
   if (size < 2 || size % 2 != 0)
@@ -436,27 +438,27 @@ Spec RotaryOp::shape(const Spec& x) const {
     refuse(name, fmt::format("base {} and offset {} are out of range", base, offset));
   return x;
 }
-Cost RotaryOp::cost(const Spec& x) const { return rows::cost(3, x, {&x, &x}); }
+Cost Rotary::cost(const Spec& x) const { return reduction_cost(3, x, {&x, &x}); }
 
-void RotaryOp::run(In x, Out y, Scratch) const {
+void Rotary::run(In x, Out y, Scratch) const {
   const auto whole = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   const kernels::Rotary r{.batch = whole(x.shape()[0]),
                           .positions = whole(x.shape()[1]),
-                          .width = whole(rows::product_from(x.shape(), 2)),
+                          .width = whole(layout::product(x.shape(), 2, x.shape().rank())),
                           .heads = whole(heads),
                           .size = whole(size),
                           .base = base,
                           .offset = whole(offset),
                           .back = back};
-  rows::with_float(x.dtype(), [&](auto zero) {
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::rotary<T>(r, x.as<T>(), y.as<T>());
   });
 }
 
-void RotaryOp::grad(Back& b) const {
+void Rotary::grad(Back& b) const {
   if (!b.wants(0)) return;
-  RotaryOp turned_back = *this;
+  Rotary turned_back = *this;
   turned_back.back = !back;
   b.give(0, apply(turned_back, b.d()));
 }
@@ -487,7 +489,7 @@ Tensor attention_of(const Attributes& o, std::span<const Tensor* const> parts, c
   if (mask) in[count++] = &mask;
   const Tensor key = o.dropout > 0 ? random::key() : Tensor();
   if (key) in[count++] = &key;
-  return apply_all(AttentionOp{o}, std::span<const Tensor* const>(in, count))[0];
+  return apply_all(Attention{o}, std::span<const Tensor* const>(in, count))[0];
 }
 
 }  // namespace
@@ -508,7 +510,7 @@ Tensor attention(const Tensor& qkv, AttentionOptions options, const Tensor& mask
 }
 
 Tensor rotary(const Tensor& x, RotaryOptions options) {
-  RotaryOp op{.heads = options.heads, .size = options.size, .offset = options.offset,
+  Rotary op{.heads = options.heads, .size = options.size, .offset = options.offset,
               .base = options.base};
   if (x.rank() == 4) {
     const std::int64_t size = x.shape()[3];

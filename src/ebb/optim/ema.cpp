@@ -74,7 +74,7 @@ void Ema::update_traced() {
   const CategoryScope category(Category::optimizer);
   for (std::size_t i = 0; i < params_.size(); ++i)
     averages_[i].adopt(
-        ops::apply(ops::EmaUpdate{}, now, params_[i].value(), averages_[i].value()));
+        ops::apply(ops::Ema{}, now, params_[i].value(), averages_[i].value()));
   tracer.after_step([this] { ++*reinterpret_cast<std::int64_t*>(updates_.bytes()); });
 }
 

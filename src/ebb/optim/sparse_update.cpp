@@ -71,7 +71,7 @@ optim::Entry rows_only(const Spec& table, const Spec& indices, const std::byte* 
 
 }  // namespace
 
-Spec SparseSquares::shape(const Spec& indices, const Spec& rows) const {
+Spec SparseSumOfSquares::shape(const Spec& indices, const Spec& rows) const {
   const Spec whole{table, rows.dtype};
   if (table.rank() == 0 ||
       rows.size() != indices.size() * static_cast<std::int64_t>(optim::row_width(whole)))
@@ -80,16 +80,16 @@ Spec SparseSquares::shape(const Spec& indices, const Spec& rows) const {
   return {{}, DType::f64};
 }
 
-Cost SparseSquares::cost(const Spec&, const Spec& rows) const {
+Cost SparseSumOfSquares::cost(const Spec&, const Spec& rows) const {
   return {3.0 * static_cast<double>(rows.size()), 3.0 * static_cast<double>(rows.bytes())};
 }
 
-std::size_t SparseSquares::scratch(const Spec& indices, const Spec& rows) const {
+std::size_t SparseSumOfSquares::scratch(const Spec& indices, const Spec& rows) const {
   const Spec whole{table, rows.dtype};
   return optim::rows_squares_scratch(rows_only(whole, indices, nullptr, nullptr));
 }
 
-void SparseSquares::run(In indices, In rows, Out sum, Scratch scratch) const {
+void SparseSumOfSquares::run(In indices, In rows, Out sum, Scratch scratch) const {
   const Spec whole{table, rows.dtype()};
   const optim::Entry entry =
       rows_only(whole, *indices.spec, indices.as<std::byte>(), rows.as<std::byte>());

@@ -180,7 +180,7 @@ EBB_FACTORED_UPDATES(EBB_UPDATE_OP)
 #undef EBB_UPDATE_OP
 #undef EBB_MASTER_OP
 
-Spec EmaUpdate::shape(const Spec& rule, const Spec& value, const Spec& average) const {
+Spec Ema::shape(const Spec& rule, const Spec& value, const Spec& average) const {
   if (rule != Spec{{sizeof(kernels::EmaRule)}, DType::u8} || !is_float(value.dtype) ||
       average != Spec{value.shape, optim::working_type(value.dtype)})
     throw Error(fmt::format("{}: rule, value and average are {}, {} and {}", name, to_string(rule),
@@ -188,12 +188,12 @@ Spec EmaUpdate::shape(const Spec& rule, const Spec& value, const Spec& average) 
   return average;
 }
 
-Cost EmaUpdate::cost(const Spec&, const Spec& value, const Spec& average) const {
+Cost Ema::cost(const Spec&, const Spec& value, const Spec& average) const {
   return {3.0 * static_cast<double>(value.size()),
           static_cast<double>(value.bytes() + 2 * average.bytes())};
 }
 
-void EmaUpdate::run(In rule_bytes, In value, In average, Out out, Scratch) const {
+void Ema::run(In rule_bytes, In value, In average, Out out, Scratch) const {
   if (out.data != average.data) std::memcpy(out.data, average.data, out.spec->bytes());
   kernels::EmaRule rule;
   std::memcpy(&rule, rule_bytes.data, sizeof rule);
@@ -203,7 +203,7 @@ void EmaUpdate::run(In rule_bytes, In value, In average, Out out, Scratch) const
 }
 
 std::optional<std::size_t> cut_from(const OpType& update) {
-  if (&update == &op_type<EmaUpdate>()) return 1;
+  if (&update == &op_type<Ema>()) return 1;
   // 8 bits of state are packed: a piece of it is not a piece of each of its arrays. The lazy rule
   // looks at whole rows.
 #define EBB_CUT(Rule, slots, text)                               \

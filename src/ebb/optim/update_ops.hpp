@@ -181,9 +181,9 @@ EBB_FACTORED_UPDATES(EBB_UPDATE_NAME)
 #undef EBB_MASTER_NAME
 
 // rule (the bytes of an EmaRule), values, their average → the average, in its place.
-struct EmaUpdate {
+struct Ema {
   static constexpr auto name = "ema";
-  bool operator==(const EmaUpdate&) const = default;
+  bool operator==(const Ema&) const = default;
   Spec shape(const Spec& rule, const Spec& value, const Spec& average) const;
   Cost cost(const Spec& rule, const Spec& value, const Spec& average) const;
   std::uint32_t overwrites(int) const { return 0b100; }

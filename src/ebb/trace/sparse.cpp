@@ -38,9 +38,9 @@ Trace with_sparse_updates(Trace to) {
     const Spec& param = to.values[call.in[kParam]].spec;
     const auto form = ops::sparse_form(call.op, param, to.values[sum.in[0]].spec);
     if (!form) continue;
-    const ops::SparseSquares of{param.shape};
+    const ops::SparseSumOfSquares of{param.shape};
     for (const Id c : squared[gradient]) {
-      to.calls[c].op = ops::AnyOp(ops::op_type<ops::SparseSquares>(), &of);
+      to.calls[c].op = ops::AnyOp(ops::op_type<ops::SparseSumOfSquares>(), &of);
       to.calls[c].in = sum.in;
     }
     call.op = *form;
