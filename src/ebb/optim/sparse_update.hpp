@@ -10,8 +10,8 @@
 
 namespace ebb::ops {
 
-// rule, scale, indices (i…), rows (i…, width…), parameter (height, width…), state … → parameter,
-// state …, each in the place of the old one.
+// SparseUpdateInputs, with indices (i…), rows (i…, width…) and a parameter (height, width…) →
+// UpdateOutputs, without a master copy.
 template <class Rule, int kSlots>
 struct SparseUpdate {
   static constexpr int kOutputs = 1 + kSlots;
@@ -22,7 +22,7 @@ struct SparseUpdate {
   std::array<Spec, kOutputs> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
-  std::uint32_t overwrites(int output) const { return 1u << (4 + output); }
+  std::uint32_t overwrites(int output) const { return 1u << (SparseUpdateInputs::param + static_cast<unsigned>(output)); }
   template <class... O>
   void run(Ins in, O... out_and_scratch) const {
     const std::tuple<O...> all(out_and_scratch...);
