@@ -54,11 +54,10 @@ template <class T>
 void cross_entropy_backward(const T* logits, const T* targets, std::size_t rows,
                             std::size_t classes, T upstream, T* dlogits);
 
-// Losses of element pairs: see math::PairLoss.
+// Losses of pairs of elements.
+using math::PairLoss;
 struct ElementLoss {
-  using Kind = math::PairLoss;
-  using enum math::PairLoss;
-  Kind kind = squared;
+  PairLoss kind = PairLoss::squared;
   double delta = 1;
 };
 

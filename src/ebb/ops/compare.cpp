@@ -7,6 +7,7 @@
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/tensor/with_type.hpp"
 

@@ -12,17 +12,18 @@
 //     void grad(Back& back) const;                           // in ops: taped, traced, planned too
 //   };
 //
-// Tape, trace, planner and executor read only that. Names: the struct is the op's name in CamelCase
-// (which ops/apply.hpp asserts); the gradient of all inputs of X is XBackward, that of one of them
-// XInputGrad, XWeightGrad. A family that differs in a function alone is a template over it, which
-// the name is that of: Unary<math::Unary::exp>, UnaryBackward<…>, Binary<…>, Reduce<…>.
+// Tape, trace, planner and executor read only that.
+//
+// Names: the struct is the op's name in CamelCase (ops/apply.hpp asserts it); the gradient of all inputs
+// of X is XBackward, that of one of them XInputGrad or XWeightGrad. A family that differs in a function
+// alone is a template over it, and named after that: Unary<math::Unary::exp> is "exp"; likewise
+// UnaryBackward<…>, Binary<…>, Reduce<…>.
 //
 // Several outputs: shape() gives std::array<Spec, N>, and run() takes N Outs. Any number of inputs:
 // Specs in place of each Spec, Ins in place of each In. No gradient is passed on where grad() is
 // left out. `apply(RmsNorm{…}, x, w)` runs it here and now and shows it to the tapes of this thread.
 //
-// Where it is so, an op adds any of these. What it is made of:
-//
+// Where it is so, an op adds any of these. What it is:
 //   static constexpr bool half = true;                       // takes 16-bit floats itself; others are
 //                                                            // given them widened to f32
 //   static constexpr bool elementwise = true;                // one result, each element of it from the
@@ -31,16 +32,16 @@
 //   static constexpr bool unlisted = true;                   // made by a pass, not called: not registered
 //   Tensor view(const Tensor& x) const;                      // a result that shares its input's bytes, or
 //                                                            // an empty handle where it must be run
-// The memory it works in:
 //
+// The memory it works in:
 //   std::size_t scratch(const Spec& x, const Spec& w) const; // bytes that run() needs besides
 //   std::size_t least_scratch(Specs in) const;               // run() also works, in the same bits, with
 //                                                            // any scratch from this to scratch() …
 //   double slowdown(Specs in, std::size_t scratch) const;    // … in so many times its time
 //   std::uint32_t overwrites(int output) const;              // bit i: that output may take the bytes of
 //                                                            // input i, being of one spec
-// A batch in parts:
 //
+// A batch in parts:
 //   BatchRule batch_rule(const BatchInputs& batch,           // how an output treats the examples of a
 //                        int output) const;                  // batch; BatchRule::mixed without it
 //   AnyOp for_examples(std::int64_t from,                    // the op that does the same for `to` examples
@@ -52,7 +53,6 @@
 //   Subsumed subsumes() const;                               // the call that this one makes needless
 //
 // A block of rows of its result (ops/row_block.hpp), all three or none:
-//
 //   std::optional<std::uint32_t> row_block_inputs(Specs in) const;
 //   std::size_t row_block_scratch(Specs in, std::int64_t rows) const;
 //   void run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"

@@ -22,7 +22,7 @@ struct SparseUpdate {
   std::array<Spec, kOutputs> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
-  std::uint32_t overwrites(int output) const { return 1u << (SparseUpdateInputs::param + static_cast<unsigned>(output)); }
+  std::uint32_t overwrites(int output) const { return SparseUpdateInputs::replaced_by(output); }
   template <class... O>
   void run(Ins in, O... out_and_scratch) const {
     const std::tuple<O...> all(out_and_scratch...);

@@ -3,17 +3,24 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace ebb::ops {
 
 // rule, scale, gradient, parameter[, master copy], state …
 struct UpdateInputs {
   static constexpr std::size_t rule = 0, scale = 1, gradient = 2, param = 3;
+  static constexpr std::uint32_t replaced_by(int output) {  // bit i: input i
+    return 1u << (param + static_cast<std::size_t>(output));
+  }
 };
 
 // rule, scale, indices, rows of gradient, parameter, state …: as above, with the gradient in two.
 struct SparseUpdateInputs {
   static constexpr std::size_t rule = 0, scale = 1, indices = 2, rows = 3, param = 4;
+  static constexpr std::uint32_t replaced_by(int output) {
+    return 1u << (param + static_cast<std::size_t>(output));
+  }
 };
 
 // parameter[, master copy], state …, each in the place of the input that it replaces: output k stands

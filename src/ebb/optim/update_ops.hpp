@@ -23,8 +23,8 @@ struct SumOfSquares {
   void run(In gradient, Out sum, Scratch scratch) const;
 };
 
-// count i64 or f64 (), sums of squares f64 () … → scale: what every gradient is multiplied by (1 / count and
-// the factor of the clip by global norm), and that norm before clipping. Refuses a count of 0.
+// count i64 or f64 (), sums of squares f64 () … → scale: what every gradient is multiplied by (1 / count
+// and the factor of the clip by global norm), and that norm before clipping. Refuses a count of 0.
 // With `loss_scaled` the second input is what the loss was multiplied by, f32 (); it is divided out.
 // Where the norm is measured and not finite the scale is 0: the step is not taken.
 // Unless a bad loss is allowed, the next two inputs are the loss's sum () and the number of the step,
@@ -62,7 +62,7 @@ struct Update {
   std::array<Spec, kOutputs> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
-  std::uint32_t overwrites(int output) const { return 1u << (UpdateInputs::param + static_cast<unsigned>(output)); }
+  std::uint32_t overwrites(int output) const { return UpdateInputs::replaced_by(output); }
   static constexpr bool once = true;  // an update is never run again
   template <class... O>
   void run(Ins in, O... out_and_scratch) const {
