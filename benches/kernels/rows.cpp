@@ -204,7 +204,7 @@ void losses(Bench& bench, std::size_t classes, std::vector<std::byte>& scratch) 
   });
   bench.run("mse " + size, kRead2, [&] {
     float sum = 0;
-    kernels::element_loss({kernels::ElementLoss::squared}, arrays[0], arrays[1], rows, classes,
+    kernels::element_loss({kernels::PairLoss::squared}, arrays[0], arrays[1], rows, classes,
                           &sum, std::span(scratch));
   });
 }

@@ -157,17 +157,17 @@ void expect_same_bits(std::uint64_t whole_gradient, const char* calls) {
 
 TEST(GradientBlocks, ATiedTableHasTheBitsOfEagerSteps) {
   expect_same_bits<Tied, optim::AdamW>(1009 * 256 * 4,
-                                       "gradient_blocks[linear_cross_entropy_dweight scatter_add adam]");
+                                       "gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]");
 }
 TEST(GradientBlocks, AHeadHasTheBitsOfEagerSteps) {
-  expect_same_bits<Untied, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_dweight adam]");
+  expect_same_bits<Untied, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_weight_grad adam]");
 }
 TEST(GradientBlocks, AHeadOn16BitStatesHasTheBitsOfEagerSteps) {
-  expect_same_bits<UntiedHalf, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_dweight adam]");
+  expect_same_bits<UntiedHalf, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_weight_grad adam]");
 }
 TEST(GradientBlocks, ATableWithoutStateHasTheBitsOfEagerSteps) {
   expect_same_bits<Tied, optim::Sgd>(1009 * 256 * 4,
-                                     "gradient_blocks[linear_cross_entropy_dweight scatter_add sgd]");
+                                     "gradient_blocks[linear_cross_entropy_weight_grad scatter_add sgd]");
 }
 TEST(GradientBlocks, AFirstLayerHasTheBitsOfEagerSteps) {
   expect_same_bits<WideMlp, optim::AdamW>(3000 * 100 * 4, "gradient_blocks[matmul adam]");
@@ -177,7 +177,7 @@ TEST(GradientBlocks, AFirstLayerWithOneArrayOfStateHasTheBitsOfEagerSteps) {
 }
 TEST(GradientBlocks, StateGoesThroughMemoryInPiecesOfRows) {
   expect_same_bits<LargeTied, optim::AdamW>(
-      10007 * 256 * 4, "gradient_blocks[linear_cross_entropy_dweight scatter_add adam]");
+      10007 * 256 * 4, "gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]");
   Trial<LargeTied> trial;
   auto step = trial.compiled(tight(trial));
   const auto& streams = step.plan().programs.back().lowered.streams;

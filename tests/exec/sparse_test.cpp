@@ -178,16 +178,16 @@ TEST(Sparse, AnEvaluatedLossTakesLessScratchWhereThereIsLess) {
 
 TEST(Sparse, TheWholeGradientOfAnEmbeddingIsNotMade) {
   trace::Trace t = traced<optim::Adam>();
-  EXPECT_EQ(count(trace::with_sparse_updates(t), "adam_rows"), 0) << "a part's sum goes on";
+  EXPECT_EQ(count(trace::with_sparse_updates(t), "sparse_adam"), 0) << "a part's sum goes on";
   t.carry.clear();
   const trace::Trace sparse = trace::with_sparse_updates(t);
-  EXPECT_EQ(count(sparse, "adam_rows"), 1) << to_string(sparse);
+  EXPECT_EQ(count(sparse, "sparse_adam"), 1) << to_string(sparse);
   EXPECT_EQ(count(sparse, "adam"), 1);
   EXPECT_EQ(count(sparse, "scatter_add"), 0);
   trace::Trace lazy = traced<optim::Adam>(optim::AdamOptions{.lazy = true});
   lazy.carry.clear();
   lazy = trace::with_sparse_updates(lazy);
-  EXPECT_EQ(count(lazy, "lazy_adam_rows"), 1) << to_string(lazy);
+  EXPECT_EQ(count(lazy, "sparse_lazy_adam"), 1) << to_string(lazy);
   EXPECT_EQ(count(lazy, "lazy_adam"), 1);
   trace::Trace other = traced<optim::Rmsprop>();
   other.carry.clear();
@@ -201,8 +201,8 @@ TEST(Sparse, NorIsItForTheNorm) {
   EXPECT_EQ(count(t, "sum_of_squares"), 2);
   t.carry.clear();
   const trace::Trace sparse = trace::with_sparse_updates(t);
-  EXPECT_EQ(count(sparse, "adagrad_rows"), 1) << to_string(sparse);
-  EXPECT_EQ(count(sparse, "sum_of_squares_rows"), 1) << to_string(sparse);
+  EXPECT_EQ(count(sparse, "sparse_adagrad"), 1) << to_string(sparse);
+  EXPECT_EQ(count(sparse, "sparse_sum_of_squares"), 1) << to_string(sparse);
   EXPECT_EQ(count(sparse, "sum_of_squares"), 1);
   EXPECT_EQ(count(sparse, "scatter_add"), 0);
 }

@@ -165,16 +165,16 @@ struct Definition {
   Ld (*slope)(Ld x, Ld t);
 };
 const Definition kDefinitions[] = {
-    {{ElementLoss::binary_cross_entropy},
+    {{PairLoss::binary_cross_entropy},
      [](Ld x, Ld t) { return std::max<Ld>(x, 0) - x * t + std::log1p(std::exp(-std::fabs(x))); },
      [](Ld x, Ld t) { return 1 / (1 + std::exp(-x)) - t; }},
-    {{ElementLoss::squared},
+    {{PairLoss::squared},
      [](Ld x, Ld t) { return (x - t) * (x - t); },
      [](Ld x, Ld t) { return 2 * (x - t); }},
-    {{ElementLoss::absolute},
+    {{PairLoss::absolute},
      [](Ld x, Ld t) { return std::fabs(x - t); },
      [](Ld x, Ld t) { return Ld((x > t) - (x < t)); }},
-    {{ElementLoss::huber, 0.75},
+    {{PairLoss::huber, 0.75},
      [](Ld x, Ld t) {
        const Ld a = std::fabs(x - t);
        return a <= 0.75L ? a * a / 2 : 0.75L * (a - 0.375L);
@@ -238,7 +238,7 @@ TYPED_TEST(LossOf, SureAnswersCostLittleNotNothing) {
   const Values<T> x = {20, -20, 200}, t = {1, 0, 1};
   T sum = 0;
   Bytes scratch(loss_scratch<T>(3));
-  element_loss({ElementLoss::binary_cross_entropy}, x.data(), t.data(), 3, 1, &sum,
+  element_loss({PairLoss::binary_cross_entropy}, x.data(), t.data(), 3, 1, &sum,
                std::span(scratch));
   EXPECT_NEAR(sum, 2 * std::exp(-20.0), 1e-14);
   EXPECT_GT(sum, 0);

@@ -149,7 +149,7 @@ void add_attention(const std::string& name, Sizes n, AttentionOptions o, int mas
 }();
 
 Tensors attention_backward_of(const Tensors& in) {
-  AttentionOp op;
+  Attention op;
   op.heads = 2;
   op.kv_heads = 1;
   const Tensor* first[] = {&in[0], &in[1], &in[2]};

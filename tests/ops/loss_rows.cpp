@@ -148,52 +148,52 @@ void add_soft(const std::string& name, const Shape& shape, double smoothing) {
 // ---- pairs of elements ----
 
 struct Pair {
-  PairKind kind;
+  math::PairLoss kind;
   double delta;
   Loss (*loss)(const Tensor&, const Tensor&, double);
   Tensor (*backward)(const Tensor&, const Tensor&, const Tensor&, double);
 };
-template <PairKind kKind>
+template <math::PairLoss kKind>
 Tensor pair_backward(const Tensor& x, const Tensor& t, const Tensor& dsum, double delta) {
   return apply(PairLossBackward<kKind>{delta}, x, t, dsum);
 }
 const Pair kPairs[] = {
-    {PairKind::binary_cross_entropy, 1,
+    {math::PairLoss::binary_cross_entropy, 1,
      [](const Tensor& x, const Tensor& t, double) { return binary_cross_entropy(x, t); },
-     pair_backward<PairKind::binary_cross_entropy>},
-    {PairKind::squared, 1, [](const Tensor& x, const Tensor& t, double) { return mse(x, t); },
-     pair_backward<PairKind::squared>},
-    {PairKind::absolute, 1, [](const Tensor& x, const Tensor& t, double) { return mae(x, t); },
-     pair_backward<PairKind::absolute>},
-    {PairKind::huber, 0.75,
+     pair_backward<math::PairLoss::binary_cross_entropy>},
+    {math::PairLoss::squared, 1, [](const Tensor& x, const Tensor& t, double) { return mse(x, t); },
+     pair_backward<math::PairLoss::squared>},
+    {math::PairLoss::absolute, 1, [](const Tensor& x, const Tensor& t, double) { return mae(x, t); },
+     pair_backward<math::PairLoss::absolute>},
+    {math::PairLoss::huber, 0.75,
      [](const Tensor& x, const Tensor& t, double d) { return huber(x, t, d); },
-     pair_backward<PairKind::huber>},
+     pair_backward<math::PairLoss::huber>},
 };
 
 template <class T>
-T pair_value(PairKind kind, double delta, T x, T t) {
+T pair_value(math::PairLoss kind, double delta, T x, T t) {
   const T d = x - t, size = real(d) < 0 ? -d : d;
   switch (kind) {
-    case PairKind::binary_cross_entropy:
+    case math::PairLoss::binary_cross_entropy:
       return std::log(1.0 + std::exp(x)) - x * t;
-    case PairKind::squared:
+    case math::PairLoss::squared:
       return d * d;
-    case PairKind::absolute:
+    case math::PairLoss::absolute:
       return size;
     default:
       return real(size) <= delta ? d * d / 2.0 : delta * (size - delta / 2);
   }
 }
 template <class T>
-T pair_slope(PairKind kind, double delta, T x, T t) {
+T pair_slope(math::PairLoss kind, double delta, T x, T t) {
   const T d = x - t;
   const double sign = real(d) < 0 ? -1 : 1;
   switch (kind) {
-    case PairKind::binary_cross_entropy:
+    case math::PairLoss::binary_cross_entropy:
       return 1.0 / (1.0 + std::exp(-x)) - t;
-    case PairKind::squared:
+    case math::PairLoss::squared:
       return 2.0 * d;
-    case PairKind::absolute:
+    case math::PairLoss::absolute:
       return T(sign);
     default:
       return std::fabs(real(d)) <= delta ? d : T(sign * delta);
@@ -246,7 +246,7 @@ void add_pairs(const std::string& name, const Shape& shape) {
 
 // Going on from a sum that is given last.
 template <class Op>
-Tensors going_on(const Op& op, const Tensors& in) {
+Tensors accumulating(const Op& op, const Tensors& in) {
   const Tensor* all[] = {&in[0], &in[1], &in[2]};
   const auto made = apply_all(op, all);
   return {made[0], made[1]};
@@ -259,18 +259,18 @@ std::vector<Array<T>> with_so_far(Array<T> sum, T so_far, double count) {
 OP_ROW(
     "sparse_cross_entropy so far", .op = "sparse_cross_entropy",
     .inputs = {f(6, 5), ids({6}, 5).of({1, 4, 7, 0, 2, 3}), f()},
-    .call = [](const Tensors& in) { return going_on(SparseCrossEntropy{{kIgnore, 0}, true}, in); },
+    .call = [](const Tensors& in) { return accumulating(SparseCrossEntropy{{kIgnore, 0}, true}, in); },
     .reference = analytic([](const auto& in) {
       return with_so_far(entropy_sum(in[0], spread_labels(in[0], in[1], 0)), in[2][0], 5);
     }));
 OP_ROW(
     "cross_entropy so far", .op = "cross_entropy", .inputs = {f(4, 5), f(4, 5).in(0.1, 1), f()},
-    .call = [](const Tensors& in) { return going_on(CrossEntropy{true}, in); },
+    .call = [](const Tensors& in) { return accumulating(CrossEntropy{true}, in); },
     .reference = analytic(
         [](const auto& in) { return with_so_far(entropy_sum(in[0], in[1]), in[2][0], 4); }));
 OP_ROW(
     "mse so far", .op = "mse", .inputs = {f(5, 3), f(5, 3), f()},
-    .call = [](const Tensors& in) { return going_on(PairLoss<PairKind::squared>{1, true}, in); },
+    .call = [](const Tensors& in) { return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in); },
     .reference = analytic([](const auto& in) {
       using T = typename std::decay_t<decltype(in[0])>::Element;
       T sum = 0;
@@ -279,7 +279,7 @@ OP_ROW(
     }));
 OP_ROW(
     "a sum so far of another type", .op = "mse", .inputs = {f(5, 3), f(5, 3), f(1)},
-    .call = [](const Tensors& in) { return going_on(PairLoss<PairKind::squared>{1, true}, in); },
+    .call = [](const Tensors& in) { return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in); },
     .refused = "mse: the sum so far is f32(1), expected a scalar of f32");
 
 OP_ROW(

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ebb/ebb.hpp"
+#include "ebb/ops/apply.hpp"
 
 using namespace ebb;
 
@@ -40,4 +41,16 @@ TEST(Names, AProgramMayUseThoseOfTheMachinery) {
   // And what it calls is still found.
   const Tensor x = Tensor::of({{1, 2}, {3, 4}});
   EXPECT_EQ(sum(slice(concat({x + x, relu(x)}, 1), 0, 1)).item(), 21);
+}
+
+// Every op struct is held to this where its OpType is made (ops/apply.hpp).
+TEST(Names, AnOpsStructIsItsNameInCamelCase) {
+  using ops::op_detail::named_after;
+  using ops::op_detail::struct_name;
+  static_assert(named_after("rms_norm", "RmsNorm") && named_after("conv2d", "Conv2d"));
+  static_assert(!named_after("rms_norm", "RmsNormOp") && !named_after("argmax", "ArgMax"));
+  static_assert(!named_after("rms_norm_backward", "RmsNorm") && !named_after("", "RmsNorm"));
+  EXPECT_EQ(struct_name<ops::RmsNorm>(), "RmsNorm");
+  EXPECT_EQ(struct_name<ops::Add>(), "Binary<");
+  EXPECT_STREQ(ops::Add::name, "add");
 }

@@ -77,24 +77,15 @@ bool change(const AnyOp& from, AnyOp& to, F&& f) {
   return true;
 }
 
-Shape with_rows(const Shape& shape, std::int64_t rows) {
-  std::vector<std::int64_t> dims(shape.begin(), shape.end());
-  dims[0] = rows;
-  return Shape(dims);
-}
-
 // The op for `taken` of the examples: some have the shape of the result, batch and all, in them.
 AnyOp for_part(const AnyOp& op, BatchRule rows, std::int64_t taken, std::int64_t examples) {
-  AnyOp part = op;
-  if (rows != BatchRule::per_example) return part;
-  const auto resize = [&](auto& o) { o.to = with_rows(o.to, o.to[0] / examples * taken); };
-  change<Reshape>(op, part, resize) || change<BroadcastTo>(op, part, resize) ||
-      change<SumTo>(op, part, resize);
-  return part;
+  if (rows != BatchRule::per_example) return op;
+  const AnyOp part = op.type().for_examples(op.attributes(), examples, taken);
+  return part ? part : op;
 }
 
 // The same sum going on from one that is given, after the other inputs.
-bool going_on(const AnyOp& op, AnyOp& on) {
+bool accumulating(const AnyOp& op, AnyOp& on) {
   const auto set = [](auto& o) { o.accumulate = true; };
   const auto both = [](LayerNormBackward& o) { o.dweight_so_far = o.dbias_so_far = true; };
   return change<Matmul>(op, on, set) || change<SumTo>(op, on, set) ||
@@ -107,7 +98,7 @@ bool accumulates(const AnyOp& op) {
   AnyOp on;
   bool any = false;
   for (int o = 0; o < op.type().outputs; ++o) any |= op.type().overwrites(op.attributes(), o) != 0;
-  return any && going_on(op, on);
+  return any && accumulating(op, on);
 }
 
 // Ops that draw take the key (ops/random.hpp) last.
@@ -232,7 +223,7 @@ class PartsCheck {
 
   void from_zeros() {
     AnyOp on;
-    if (accumulates(op_) || !going_on(op_, on)) return;
+    if (accumulates(op_) || !accumulating(op_, on)) return;
     Tensors in = in_;
     for (std::size_t o = sums_from(); o < whole_.size(); ++o)
       in.push_back(Tensor::zeros(whole_[o].shape(), whole_[o].dtype()));
@@ -319,7 +310,7 @@ class PartsCheck {
     // The op that goes on, and where what it goes on from stands.
     AnyOp on = op_;
     std::uint32_t over = overwrites(o) & sums;
-    const bool starts = !accumulates(op_) && going_on(op_, on);
+    const bool starts = !accumulates(op_) && accumulating(op_, on);
     if (starts) over = on.type().overwrites(on.attributes(), static_cast<int>(o));
     for (const std::int64_t at : cuts(examples)) {
       const Tensors first = run(op_, part_of(op_, in_, carry, examples, 0, at));

@@ -93,14 +93,14 @@ TEST(Parts, Broadcasting) {
   EXPECT_EQ(said(Mul{}, {{3}, {}}, 0, 0b01), BatchRule::summed);
   EXPECT_EQ(said(Mul{}, {{3}, {3}}, 0, 0b11), BatchRule::mixed);
   EXPECT_EQ(said(Div{}, {{3}, {}}, 0, 0b10), BatchRule::mixed);
-  EXPECT_EQ(said(UnaryOp<kernels::Unary::relu>{}, {{3}}, 0, 0b1), BatchRule::mixed);
+  EXPECT_EQ(said(Unary<math::Unary::relu>{}, {{3}}, 0, 0b1), BatchRule::mixed);
 }
 
 TEST(Parts, SumsAndShapes) {
   EXPECT_EQ(said(SumTo{Shape{3}, true}, {{4, 3}, {3}}, 0b01, 0b10), BatchRule::summed);
   EXPECT_EQ(said(SumTo{Shape{4, 1}, false}, {{4, 3}}, 0b01), BatchRule::per_example);
-  EXPECT_EQ(said(ReduceOp<kernels::Reduce::mean>{1}, {{4, 3}}, 0b1), BatchRule::mixed);
-  EXPECT_EQ(said(ReduceOp<kernels::Reduce::sum>{1}, {{4, 3}}, 0b1), BatchRule::summed);
+  EXPECT_EQ(said(Reduce<math::Reduce::mean>{1}, {{4, 3}}, 0b1), BatchRule::mixed);
+  EXPECT_EQ(said(Reduce<math::Reduce::sum>{1}, {{4, 3}}, 0b1), BatchRule::summed);
   EXPECT_EQ(said(Reshape{Shape{28, 8}}, {{4, 7, 8}}, 0b1), BatchRule::per_example);
   EXPECT_EQ(said(Reshape{Shape{7, 4, 8}}, {{4, 7, 8}}, 0b1), BatchRule::mixed);
   EXPECT_EQ(said(Permute{{0, 2, 1}}, {{4, 7, 8}}, 0b1), BatchRule::per_example);
@@ -136,9 +136,9 @@ TEST(Parts, SeesRowsThatAreNotApart) {
       return c.carry == 1 && !c.sums ? BatchRule::per_example : BatchRule::mixed;
     };
   };
-  EXPECT_NE(with_lie(CumSum{0}, {some({4, 3})}, lie).find("alone differ"), std::string::npos);
+  EXPECT_NE(with_lie(Cumsum{0}, {some({4, 3})}, lie).find("alone differ"), std::string::npos);
   EXPECT_NE(with_lie(Permute{{1, 0}}, {some({4, 4})}, lie).find("alone differ"), std::string::npos);
-  EXPECT_NE(with_lie(ReduceOp<kernels::Reduce::max>{1}, {some({4, 3})}, lie).find("does not carry"),
+  EXPECT_NE(with_lie(Reduce<math::Reduce::max>{1}, {some({4, 3})}, lie).find("does not carry"),
             std::string::npos);
 }
 
@@ -148,12 +148,12 @@ TEST(Parts, SeesWhatIsNotASum) {
       return c.carry ? BatchRule::summed : BatchRule::mixed;
     };
   };
-  EXPECT_NE(with_lie(ReduceOp<kernels::Reduce::mean>{1}, {some({4, 3})}, lie).find("do not add up"),
+  EXPECT_NE(with_lie(Reduce<math::Reduce::mean>{1}, {some({4, 3})}, lie).find("do not add up"),
             std::string::npos);
   const auto linear = [](OpType& t) {
     t.batch_rule = [](const void*, const BatchInputs& c, int) { return c.sums ? BatchRule::summed : BatchRule::mixed; };
   };
-  EXPECT_NE(with_lie(UnaryOp<kernels::Unary::square>{}, {some({3})}, linear).find("two terms"),
+  EXPECT_NE(with_lie(Unary<math::Unary::square>{}, {some({3})}, linear).find("two terms"),
             std::string::npos);
 }
 
@@ -197,10 +197,10 @@ TEST(Parts, LargeArraysHold) {
   const Tensor b = some({1024}, 3), dsum = Tensor::scalar(0.5);
   const Tensor labels = Tensor::zeros({2100}, DType::i64);
   for (const OpCall& call :
-       {call_of(UnaryOp<kernels::Unary::gelu>{}, {x}), call_of(Add{}, {x, y}),
-        call_of(Mul{}, {x, w}), call_of(UnaryBackward<kernels::UnaryGrad::silu>{}, {x, y}),
+       {call_of(Unary<math::Unary::gelu>{}, {x}), call_of(Add{}, {x, y}),
+        call_of(Mul{}, {x, w}), call_of(UnaryBackward<math::UnaryGrad::silu>{}, {x, y}),
         call_of(Softmax{}, {x}), call_of(SoftmaxBackward{}, {x, y}), call_of(LogSoftmaxBackward{}, {x, y}),
-        call_of(LayerNormOp{}, {x, w, b}), call_of(RmsNormOp{}, {x, w}),
+        call_of(LayerNorm{}, {x, w, b}), call_of(RmsNorm{}, {x, w}),
         call_of(LayerNormBackward{}, {x, w, y}), call_of(SumTo{Shape{1024}}, {x}),
         call_of(SparseCrossEntropyBackward{}, {x, labels, dsum}),
         call_of(CrossEntropyBackward{}, {x, y, dsum})}) {

@@ -59,10 +59,10 @@ void add_pools(const std::string& name, const Shape& x, const Pool2dOptions& o) 
              using T = typename std::decay_t<decltype(in[0])>::Element;
              return build<T>(w.y, [&](const Index& i) { return in[0].at(w.largest(in[0], i)); });
            })});
-  add_row({.name = "max_pool2d_grad " + name,
-           .op = "max_pool2d_grad",
+  add_row({.name = "max_pool2d_backward " + name,
+           .op = "max_pool2d_backward",
            .inputs = {apart, Input{.shape = w.y}},
-           .call = [o](const Tensors& in) { return max_pool2d_grad(in[0], in[1], o); },
+           .call = [o](const Tensors& in) { return max_pool2d_backward(in[0], in[1], o); },
            .reference = analytic([w](const auto& in) {
              auto dx = std::decay_t<decltype(in[0])>(w.x);
              for_each_index(w.y,
@@ -94,11 +94,11 @@ void add_pools(const std::string& name, const Shape& x, const Pool2dOptions& o) 
                  return sum / v.count(i);
                });
              })});
-    add_row({.name = "avg_pool2d_grad " + suffix,
-             .op = "avg_pool2d_grad",
+    add_row({.name = "avg_pool2d_backward " + suffix,
+             .op = "avg_pool2d_backward",
              .inputs = {Input{.shape = v.y}},
              .call = [counted,
-                      x](const Tensors& in) { return avg_pool2d_grad(in[0], x[1], x[2], counted); },
+                      x](const Tensors& in) { return avg_pool2d_backward(in[0], x[1], x[2], counted); },
              .reference = analytic([v](const auto& in) {
                auto dx = std::decay_t<decltype(in[0])>(v.x);
                for_each_index(v.y, [&](const Index& i) {
@@ -180,10 +180,10 @@ OP_ROW(
         },
     .refused = "avg_pool2d: window 0 is out of range; expected 1 to 16777216");
 OP_ROW(
-    "max_pool2d_grad refuses another dy", .op = "max_pool2d_grad",
+    "max_pool2d_backward refuses another dy", .op = "max_pool2d_backward",
     .inputs = {f(1, 4, 4, 1), f(1, 2, 3, 1)},
-    .call = [](const Tensors& in) { return max_pool2d_grad(in[0], in[1]); },
-    .refused = "max_pool2d_grad: dy is f32(1, 2, 3, 1), expected f32(1, 2, 2, 1)");
+    .call = [](const Tensors& in) { return max_pool2d_backward(in[0], in[1]); },
+    .refused = "max_pool2d_backward: dy is f32(1, 2, 3, 1), expected f32(1, 2, 2, 1)");
 OP_ROW(
     "avg_pool1d refuses an image", .op = "avg_pool2d", .inputs = {f(1, 4, 4, 1)},
     .call = [](const Tensors& in) { return avg_pool1d(in[0]); },

@@ -106,26 +106,26 @@ TEST(SomeRows, OfTheGradientOfALinearLoss) {
   for (int i = 0; i < 27; ++i) all.push_back(i == 4 ? -100 : i * 25);
   const Tensor labels = Tensor::from(all, {3, 9});
   for (const double smoothing : {0.0, 0.1}) {
-    const kernels::SparseTargets targets{-100, smoothing};
+    const math::SparseTargets targets{-100, smoothing};
     const Tensor* in[] = {&x, &weight, &labels, &upstream};
     const auto whole = apply_all(LinearCrossEntropyBackward{targets}, in);
-    const auto rest = apply_all(LinearCrossEntropyDx{targets}, in);
+    const auto rest = apply_all(LinearCrossEntropyInputGrad{targets}, in);
     for (std::size_t i = 0; i < 3; ++i)
       EXPECT_EQ(std::memcmp(rest[i].raw(), whole[i + 1].raw(), whole[i + 1].spec().bytes()), 0);
-    const LinearCrossEntropyDweight op{targets, 700};
+    const LinearCrossEntropyWeightGrad op{targets, 700};
     const Tensor* with_sums[] = {&x, &weight, &labels, &upstream, &rest[3]};
     const Tensor dweight = apply_all(op, with_sums);
     EXPECT_EQ(std::memcmp(dweight.raw(), whole[0].raw(), dweight.spec().bytes()), 0);
     expect_rows_of_the_whole(op, {x, weight, labels, upstream, rest[3]});
-    expect_rows_of_the_whole(LinearCrossEntropyDweight{targets, 700, true},
+    expect_rows_of_the_whole(LinearCrossEntropyWeightGrad{targets, 700, true},
                              {x, weight, labels, upstream, rest[3], some({700, 16}, 4)});
   }
 }
 
 TEST(SomeRows, OthersSayThatTheyCannot) {
   const std::vector<Spec> in{{{4, 3}, DType::f32}};
-  const CumSum op{};
-  EXPECT_FALSE(row_block_inputs(AnyOp(op_type<CumSum>(), &op), in));
+  const Cumsum op{};
+  EXPECT_FALSE(row_block_inputs(AnyOp(op_type<Cumsum>(), &op), in));
 }
 
 }  // namespace

@@ -7,17 +7,20 @@
 //          }));
 //
 // A row is checked for
-//   value        in f64 and f32, against the reference in double
-//   gradient     of every element of every differentiable input, in f64: against the complex step
-//   of
-//                an analytic reference, otherwise against four-point differences of the op itself;
-//                and in f32 against f64
-//   second order of <gradient, v>, with respect to the inputs and to the output's gradient, against
-//                four-point differences of the gradient
-//   bits         twice the same, with and without a tape; with 1, 2 and 3 threads; compiled
-//   parts        each op it calls, forward and back, on a batch in parts and in place
-//                (tests/ops/parts.hpp)
-//   16 bits      (rows that say so) bf16 and f16 within their rounding of f32
+//
+// clang-format off
+//   value         in f64 and f32, against the reference in double
+//   gradient      of every element of every differentiable input, in f64: against the complex step of
+//                 an analytic reference, otherwise against four-point differences of the op itself;
+//                 and in f32 against f64
+//   second order  of <gradient, v>, with respect to the inputs and to the output's gradient, against
+//                 four-point differences of the gradient
+//   bits          twice the same, with and without a tape; with 1, 2 and 3 threads; compiled
+//   parts         each op it calls, forward and back, on a batch in parts and in place
+//                 (tests/ops/parts.hpp)
+//   16 bits       (rows that say so) bf16 and f16 within their rounding of f32
+// clang-format on
+//
 // or, with `.refused`, for throwing an ebb::Error that says so.
 //
 // A row of more than kSampledAbove elements, inputs and outputs together, is there for what only

@@ -124,7 +124,7 @@ double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // The ways back, as functions of (saved, dy).
 template <class F>
-void add_backward(const std::string& name, kernels::UnaryGrad function, F slope, Range range = {},
+void add_backward(const std::string& name, math::UnaryGrad function, F slope, Range range = {},
                   double a = 0, double b = 0) {
   const auto one = [&](const std::string& kind, const Shape& shape, bool half) {
     add_row(
@@ -146,7 +146,7 @@ void add_backward(const std::string& name, kernels::UnaryGrad function, F slope,
 }
 
 [[maybe_unused]] const bool backwards = [] {
-  using enum kernels::UnaryGrad;
+  using enum math::UnaryGrad;
   add_backward("relu", relu, [](double y) { return y > 0 ? 1.0 : 0.0; }, {-2, 2, {0}});
   add_backward(
       "leaky_relu", leaky_relu, [](double y) { return y > 0 ? 1.0 : 0.25; }, {-2, 2, {0}}, 0.25);
@@ -262,7 +262,7 @@ OP_ROW(
 OP_ROW(
     "relu_backward shapes", .op = "relu_backward", .inputs = {f(3), f(4)},
     .call =
-        [](const Tensors& in) { return unary_backward(kernels::UnaryGrad::relu, in[0], in[1]); },
+        [](const Tensors& in) { return unary_backward(math::UnaryGrad::relu, in[0], in[1]); },
     .refused = "relu_backward: f32(3) and f32(4) differ");
 
 }  // namespace

@@ -205,7 +205,7 @@ void add_adafactor() {
              .inputs = std::vector<Input>(2, Input{.shape = shape, .differentiable = false}),
              .call =
                  [](const Tensors& in) {
-                   return apply(EmaUpdate{}, bytes_of(EmaRule{0.75}), in[0], in[1]);
+                   return apply(Ema{}, bytes_of(EmaRule{0.75}), in[0], in[1]);
                  },
              .reference =
                  [](const Arrays<double>& in) {

@@ -53,7 +53,7 @@ TEST(GradientBlocks, TheGradientOfATiedWeightIsMadeInItsUpdate) {
         return std::vector{loss.sum};
       },
       {kIds, kIds});
-  EXPECT_EQ(updates(t), Texts{"gradient_blocks[linear_cross_entropy_dweight scatter_add adam]"}) << t;
+  EXPECT_EQ(updates(t), Texts{"gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]"}) << t;
   ASSERT_EQ(t.gradient_blocks.size(), 1u);
   const GradientBlocks& w0 = *t.gradient_blocks[0];
   EXPECT_EQ(w0.blocks, 1u) << "the sum goes on where it stands";
@@ -77,7 +77,7 @@ TEST(GradientBlocks, ResultsHaveTheTypesTheirOpsGive) {
         {{kRows.shape, type}, kIds});
     int taken_apart = 0;
     for (const Call& call : t.calls) {
-      if (call.op.type().name != std::string_view("linear_cross_entropy_dx")) continue;
+      if (call.op.type().name != std::string_view("linear_cross_entropy_input_grad")) continue;
       ++taken_apart;
       std::vector<Spec> in, out(call.out.size());
       for (const Id id : call.in) in.push_back(t.values[id].spec);

@@ -18,7 +18,7 @@
 #include "ebb/exec/functions.hpp"
 #include "ebb/exec/spill.hpp"
 #include "ebb/nn/layers.hpp"
-#include "ebb/optim/optimizer.hpp"
+#include "ebb/optim/bad_loss.hpp"
 #include "ebb/plan/smaller.hpp"
 #include "ebb/tape/tape.hpp"
 

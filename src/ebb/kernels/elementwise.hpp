@@ -11,40 +11,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ebb/base/math_functions.hpp"
 #include "ebb/kernels/nd.hpp"
 
 namespace ebb::kernels {
 
-// Integers have neg, abs, sign, square, relu and clip.
-enum class Unary {
-  neg, abs, sign, exp, log, log1p, expm1, sqrt, rsqrt, square, reciprocal, sin, cos, tanh, erf,
-  sigmoid, softplus, relu,
-  leaky_relu,  // a: slope below zero
-  elu,         // a: alpha
-  gelu, gelu_tanh, silu,
-  clip,        // a, b: the limits; of integers the whole numbers within them
-};
-
-// dx from dy and one saved array: y (the output) where that suffices, else x (the input).
-enum class UnaryGrad {
-  relu,        // y
-  leaky_relu,  // y, slope a >= 0
-  elu,         // y, alpha a
-  tanh,        // y
-  sigmoid,     // y
-  softplus,    // x
-  gelu,        // x
-  gelu_tanh,   // x
-  silu,        // x
-  erf,         // x
-  abs,         // x
-  clip,        // x, limits a, b: dy inside and at the limits
-};
-
-enum class Binary { add, sub, mul, div, pow, minimum, maximum };  // integers: all but pow; div
-                                                                  // truncates, x / 0 is 0
-enum class Compare { eq, ne, lt, le, gt, ge };
-enum class Logic { and_, or_, xor_ };
+using math::Binary;
+using math::Compare;
+using math::Logic;
+using math::Unary;
+using math::UnaryGrad;
 
 struct Scalars {  // parameters of the functions that have some
   double a = 0, b = 0;

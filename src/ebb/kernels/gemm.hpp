@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <span>
 
+#include "ebb/base/math_functions.hpp"
+
 namespace ebb::kernels {
 
 enum class Storage : std::uint8_t { f32, f64, bf16, f16 };
-enum class Activation : std::uint8_t { none, relu, tanh, sigmoid, gelu, gelu_tanh, silu };
+using ebb::Activation;
 
 // A matrix as it lies in memory: rows of `ld` elements, read as its transpose if so marked.
 struct Operand {

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <span>
 
+#include "ebb/base/math_functions.hpp"
+
 namespace ebb::kernels {
 
 // Bytes of scratch for any forward kernel here.
@@ -18,14 +20,8 @@ std::size_t loss_scratch(std::size_t rows) {
   return rows * sizeof(T);
 }
 
-// Cross-entropy of softmax(logits), (rows, classes), and a label for each row. Rows whose label is
-// ignore_index count for nothing. With smoothing s the target is (1 - s) at the label plus
-// s / classes everywhere.
-struct SparseTargets {
-  std::int64_t ignore_index = -100;
-  double smoothing = 0;
-  bool operator==(const SparseTargets&) const = default;
-};
+// Cross-entropy of softmax(logits), (rows, classes), and a label for each row.
+using math::SparseTargets;
 
 inline constexpr std::ptrdiff_t kLabelsInRange = -1;
 
@@ -58,15 +54,10 @@ template <class T>
 void cross_entropy_backward(const T* logits, const T* targets, std::size_t rows,
                             std::size_t classes, T upstream, T* dlogits);
 
-// Losses of element pairs, prediction x and target t, with d = x - t:
-//   binary_cross_entropy   log(1 + e^x) - x * t, x a logit     derivative  sigmoid(x) - t
-//   squared                d^2                                 2 d
-//   absolute               |d|                                 sign(d), 0 at 0
-//   huber                  d^2 / 2 where |d| <= delta,         min(max(d, -delta), delta)
-//                          delta * (|d| - delta / 2) elsewhere
+// Losses of pairs of elements.
+using math::PairLoss;
 struct ElementLoss {
-  enum Kind { binary_cross_entropy, squared, absolute, huber };
-  Kind kind = squared;
+  PairLoss kind = PairLoss::squared;
   double delta = 1;
 };
 

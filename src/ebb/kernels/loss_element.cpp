@@ -16,18 +16,18 @@ HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
-template <class T, ElementLoss::Kind kKind>
+template <class T, PairLoss kKind>
 HWY_INLINE RowVec<T> loss_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   const RowTag<T> d;
-  if constexpr (kKind == ElementLoss::binary_cross_entropy) {
+  if constexpr (kKind == PairLoss::binary_cross_entropy) {
     // max(x, 0) - x t is exact where the result is small; log(1 + e^-|x|) is what is left.
     const auto sure = hn::Sub(hn::Max(x, hn::Zero(d)), hn::Mul(x, t));
     return hn::Add(sure, softplus(d, hn::Neg(hn::Abs(x))));
   } else {
     const auto away = hn::Sub(x, t);
-    if constexpr (kKind == ElementLoss::squared) return hn::Mul(away, away);
+    if constexpr (kKind == PairLoss::squared) return hn::Mul(away, away);
     const auto size = hn::Abs(away);
-    if constexpr (kKind == ElementLoss::absolute) return size;
+    if constexpr (kKind == PairLoss::absolute) return size;
     const auto half = hn::Set(d, T(0.5));
     const auto near = hn::Mul(hn::Mul(half, away), away);
     const auto far = hn::Mul(delta, hn::NegMulAdd(half, delta, size));
@@ -35,15 +35,15 @@ HWY_INLINE RowVec<T> loss_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   }
 }
 
-template <class T, ElementLoss::Kind kKind>
+template <class T, PairLoss kKind>
 HWY_INLINE RowVec<T> derivative_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   const RowTag<T> d;
-  if constexpr (kKind == ElementLoss::binary_cross_entropy) {
+  if constexpr (kKind == PairLoss::binary_cross_entropy) {
     return hn::Sub(sigmoid(d, x), t);
   } else {
     const auto away = hn::Sub(x, t);
-    if constexpr (kKind == ElementLoss::squared) return hn::Add(away, away);
-    if constexpr (kKind == ElementLoss::absolute) {
+    if constexpr (kKind == PairLoss::squared) return hn::Add(away, away);
+    if constexpr (kKind == PairLoss::absolute) {
       const auto sign = hn::CopySign(hn::Set(d, T(1)), away);
       // 0 and NaN are their own signs.
       const auto signed_ = hn::Or(hn::Lt(away, hn::Zero(d)), hn::Gt(away, hn::Zero(d)));
@@ -53,7 +53,7 @@ HWY_INLINE RowVec<T> derivative_of(RowVec<T> x, RowVec<T> t, RowVec<T> delta) {
   }
 }
 
-template <class T, ElementLoss::Kind kKind>
+template <class T, PairLoss kKind>
 void loss_rows(const T* x, const T* t, std::size_t rows, std::size_t n, T delta, T* losses) {
   const auto vdelta = hn::Set(RowTag<T>(), delta);
   if (n == 1) {
@@ -70,7 +70,7 @@ void loss_rows(const T* x, const T* t, std::size_t rows, std::size_t n, T delta,
   }
 }
 
-template <class T, ElementLoss::Kind kKind>
+template <class T, PairLoss kKind>
 void loss_gradients(const T* x, const T* t, std::size_t size, T delta, T upstream, T* dx) {
   const auto vdelta = hn::Set(RowTag<T>(), delta), up = hn::Set(RowTag<T>(), upstream);
   each_vector<T>(size, [&](std::size_t i, auto amount) EBB_LAMBDA {
@@ -80,23 +80,23 @@ void loss_gradients(const T* x, const T* t, std::size_t size, T delta, T upstrea
 }
 
 template <class F>
-HWY_INLINE void with_kind(ElementLoss::Kind kind, F&& f) {
+HWY_INLINE void with_kind(PairLoss kind, F&& f) {
   switch (kind) {
-    case ElementLoss::binary_cross_entropy:
-      return f.template operator()<ElementLoss::binary_cross_entropy>();
-    case ElementLoss::squared:
-      return f.template operator()<ElementLoss::squared>();
-    case ElementLoss::absolute:
-      return f.template operator()<ElementLoss::absolute>();
-    case ElementLoss::huber:
-      return f.template operator()<ElementLoss::huber>();
+    case PairLoss::binary_cross_entropy:
+      return f.template operator()<PairLoss::binary_cross_entropy>();
+    case PairLoss::squared:
+      return f.template operator()<PairLoss::squared>();
+    case PairLoss::absolute:
+      return f.template operator()<PairLoss::absolute>();
+    case PairLoss::huber:
+      return f.template operator()<PairLoss::huber>();
   }
 }
 
 template <class T>
 void any_loss_rows(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, std::size_t n,
                    T* losses) {
-  with_kind(loss.kind, [&]<ElementLoss::Kind kKind>() EBB_LAMBDA {
+  with_kind(loss.kind, [&]<PairLoss kKind>() EBB_LAMBDA {
     loss_rows<T, kKind>(x, t, rows, n, static_cast<T>(loss.delta), losses);
   });
 }
@@ -104,7 +104,7 @@ void any_loss_rows(const ElementLoss& loss, const T* x, const T* t, std::size_t 
 template <class T>
 void any_loss_gradients(const ElementLoss& loss, const T* x, const T* t, std::size_t size,
                         T upstream, T* dx) {
-  with_kind(loss.kind, [&]<ElementLoss::Kind kKind>() EBB_LAMBDA {
+  with_kind(loss.kind, [&]<PairLoss kKind>() EBB_LAMBDA {
     loss_gradients<T, kKind>(x, t, size, static_cast<T>(loss.delta), upstream, dx);
   });
 }
@@ -147,7 +147,7 @@ EBB_LOSS_DISPATCH(double, f64)
 
 template <class T>
 std::size_t element_cost(const ElementLoss& loss) {
-  if (loss.kind != ElementLoss::binary_cross_entropy) return 1;
+  if (loss.kind != PairLoss::binary_cross_entropy) return 1;
   return sizeof(T) == 8 ? 32 : 4;
 }
 

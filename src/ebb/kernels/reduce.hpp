@@ -19,11 +19,12 @@
 #include <cstdint>
 #include <span>
 
+#include "ebb/base/math_functions.hpp"
 #include "ebb/kernels/nd.hpp"
 
 namespace ebb::kernels {
 
-enum class Reduce { sum, mean, max, min, prod, logsumexp, var };
+using math::Reduce;
 
 // The loops of a reduction: the innermost contiguous stretch, and what is around it.
 struct Reduction {

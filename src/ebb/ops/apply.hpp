@@ -1,6 +1,7 @@
 // From an op struct to its OpType, and `apply`. For the files that define ops.
 #pragma once
 
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 
@@ -42,6 +43,38 @@ decltype(auto) spread(Span in, F&& f) {
     return [&]<std::size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
       return f(in[I]...);
     }(std::make_index_sequence<ShapeOf<Op>::arity>{});
+  }
+}
+
+// The name of a struct as it is written, without its namespaces.
+template <class Op>
+constexpr std::string_view struct_name() {
+  std::string_view text = __PRETTY_FUNCTION__;  // "… [with Op = ebb::ops::RmsNorm; …]"
+  text.remove_prefix(text.find("Op = ") + 5);
+  text = text.substr(0, text.find_first_of(";]"));
+  if (text.ends_with('>')) text = text.substr(0, text.find('<') + 1);
+  return text.substr(text.rfind("::") == text.npos ? 0 : text.rfind("::") + 2);
+}
+
+// Whether `name` is that of a struct in snake_case: rms_norm of RmsNorm.
+constexpr bool named_after(std::string_view name, std::string_view type) {
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < type.size(); ++i) {
+    const bool capital = type[i] >= 'A' && type[i] <= 'Z';
+    if (capital && i > 0 && (at >= name.size() || name[at++] != '_')) return false;
+    const char letter = capital ? static_cast<char>(type[i] - 'A' + 'a') : type[i];
+    if (at >= name.size() || name[at++] != letter) return false;
+  }
+  return at == name.size();
+}
+
+// Templates are named after what they are a template over.
+template <class Op>
+constexpr bool follows_the_rule_of_names() {
+  if constexpr (struct_name<Op>().ends_with('<')) {
+    return true;
+  } else {
+    return named_after(Op::name, struct_name<Op>());
   }
 }
 
@@ -137,47 +170,80 @@ struct Erased {
     }
   }
 
-  static AnyOp going_on(const void* op, Specs in, int output) {
-    if constexpr (requires { &Op::going_on; }) {
-      return self(op).going_on(in, output);
+  static AnyOp for_examples(const void* op, std::int64_t from, std::int64_t to) {
+    if constexpr (requires { &Op::for_examples; }) {
+      return self(op).for_examples(from, to);
+    } else {
+      return {};
+    }
+  }
+  static AnyOp accumulating(const void* op, Specs in, int output) {
+    if constexpr (requires { &Op::accumulating; }) {
+      return self(op).accumulating(in, output);
     } else {
       return {};
     }
   }
 
+  static std::optional<std::uint32_t> row_block_inputs(const void* op, Specs in) {
+    if constexpr (kRowBlocks) {
+      return self(op).row_block_inputs(in);
+    } else {
+      return {};
+    }
+  }
+  static std::size_t row_block_scratch(const void* op, Specs in, std::int64_t rows) {
+    if constexpr (kRowBlocks) {
+      return self(op).row_block_scratch(in, rows);
+    } else {
+      return 0;
+    }
+  }
+  static void run_row_block(const void* op, Ins in, Out rows, std::int64_t first,
+                            Scratch scratch) {
+    if constexpr (kRowBlocks) self(op).run_row_block(in, rows, first, scratch);
+  }
+
   static constexpr bool kOnce = requires { Op::once; };
   static constexpr bool kElementwise = requires { Op::elementwise; };
   static constexpr bool kHalf = requires { Op::half; };
+  static constexpr bool kUnlisted = requires { Op::unlisted; };
   static constexpr bool kGrad = requires { &Op::grad; };
   static constexpr bool kView = requires { &Op::view; };
   static constexpr bool kTiled = requires { &Op::least_scratch; };
-  static constexpr bool kCovers = requires { &Op::subsumes; };
+  static constexpr bool kSubsumes = requires { &Op::subsumes; };
+  static constexpr bool kRowBlocks = requires { &Op::run_row_block; };
 
   struct Registered : OpType {
     Registered()
-        : OpType{Op::name,
-                 sizeof(Op),
-                 output_count<Op>,
-                 kHalf,
-                 kGrad,
-                 &Erased::shape,
-                 &Erased::cost,
-                 &Erased::scratch,
-                 &Erased::run,
-                 &Erased::needs,
-                 &Erased::grad,
-                 &Erased::equal,
-                 kView ? &Erased::view : nullptr,
-                 &Erased::overwrites,
-                 &Erased::batch_rule,
-                 kOnce,
-                 kElementwise,
-                 kCovers ? &Erased::subsumes : nullptr,
-                 kTiled ? &Erased::least_scratch : nullptr,
-                 &Erased::slowdown,
-                 &Erased::going_on} {
+        : OpType{.name = Op::name,
+                 .size = sizeof(Op),
+                 .outputs = output_count<Op>,
+                 .half = kHalf,
+                 .has_grad = kGrad,
+                 .shape = &Erased::shape,
+                 .cost = &Erased::cost,
+                 .scratch = &Erased::scratch,
+                 .run = &Erased::run,
+                 .needs = &Erased::needs,
+                 .grad = &Erased::grad,
+                 .equal = &Erased::equal,
+                 .view = kView ? &Erased::view : nullptr,
+                 .overwrites = &Erased::overwrites,
+                 .batch_rule = &Erased::batch_rule,
+                 .once = kOnce,
+                 .elementwise = kElementwise,
+                 .subsumes = kSubsumes ? &Erased::subsumes : nullptr,
+                 .least_scratch = kTiled ? &Erased::least_scratch : nullptr,
+                 .slowdown = &Erased::slowdown,
+                 .for_examples = &Erased::for_examples,
+                 .accumulating = &Erased::accumulating,
+                 .row_block_inputs = kRowBlocks ? &Erased::row_block_inputs : nullptr,
+                 .row_block_scratch = kRowBlocks ? &Erased::row_block_scratch : nullptr,
+                 .run_row_block = kRowBlocks ? &Erased::run_row_block : nullptr} {
       static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
-      if constexpr (!requires { Op::unlisted; }) register_op(*this);
+      static_assert(follows_the_rule_of_names<Op>(), "an op's struct is its name in CamelCase");
+      if constexpr (!kUnlisted) register_op(*this);
     }
   };
   static inline Registered type;

@@ -7,18 +7,11 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/kernels/attention.hpp"
-#include "ebb/kernels/rotary.hpp"
 #include "ebb/ops/apply.hpp"
-#include "ebb/ops/binary.hpp"
-#include "ebb/ops/cast.hpp"
-#include "ebb/ops/dropout.hpp"
-#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/attention_second.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/random.hpp"
-#include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
-#include "ebb/ops/slice.hpp"
-#include "ebb/ops/softmax.hpp"
 
 namespace ebb {
 
@@ -61,7 +54,7 @@ kernels::Attention described(const char* op, const Attributes& o, Specs in, std:
   if (in.size() != expected)
     refuse(op, fmt::format("{} inputs were given, expected {}", in.size(), expected));
   const Spec& q = in[0];
-  rows::check_float(op, q);
+  check_float(op, q);
   kernels::Attention a;
   std::int64_t size = 0;
   if (o.fused) {
@@ -73,8 +66,8 @@ kernels::Attention described(const char* op, const Attributes& o, Specs in, std:
   } else {
     const Spec &k = in[1], &v = in[2];
     size = head_size(op, "q", q, o.heads);
-    rows::check_same_type(op, q, k);
-    rows::check_same_type(op, q, v);
+    check_same_type(op, q, k);
+    check_same_type(op, q, v);
     if (head_size(op, "k", k, o.kv_heads) != size || k.shape[0] != q.shape[0])
       refuse(op, fmt::format("q {} and k {} differ in batch or size of a head", to_string(q),
                              to_string(k)));
@@ -157,7 +150,7 @@ Cost cost_of(const kernels::Attention& a, Specs in, double products) {
 template <class F>
 std::size_t scratch_of(DType dtype, F&& bytes) {
   std::size_t result = 0;
-  rows::with_float(dtype, [&](auto zero) { result = bytes(zero); });
+  with_float(dtype, [&](auto zero) { result = bytes(zero); });
   return result;
 }
 
@@ -178,7 +171,7 @@ kernels::Attention described_backward(const char* op, const Attributes& o, Specs
 
 void run_backward(const char* op, const Attributes& o, Ins in, Outs grads, Scratch scratch) {
   const kernels::Attention a = given(op, o, in, 3);
-  rows::with_float(in[0].dtype(), [&](auto zero) {
+  with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const std::size_t n = o.parts();
     const auto [q, k, v] = parts_of<const T>(a, o.fused, in);
@@ -201,113 +194,15 @@ Needs backward_needs(const Attributes& o) {
   return {all & ~(0b11u << n), 0};
 }
 
-// ---- the gradient of the gradient, in plain matrices ----
-//
-// Rows are the queries of a group of heads: q (batch, kv_heads, group * T, d), k and v (batch,
-// kv_heads, S, d), weights (…, group * T, S). With M the factors of dropout, s the scale and R(x) =
-// x - rowsum(x * P), the way back is
-//   P = softmax(s q kᵀ);  E = dout vᵀ * M;  G = P * (E - rowsum(P * E));
-//   dq = s G k;  dk = s Gᵀ q;  dv = (P * M)ᵀ dout
-struct SecondOrder {
-  const Attributes& o;
-  kernels::Attention a;
-  std::int64_t batch, queries, keys, heads, kv_heads, group, size;
-
-  SecondOrder(const char* op, const Attributes& attributes, Specs in)
-      : o(attributes), a(described(op, attributes, in, 3)) {
-    const auto whole = [](std::size_t n) { return static_cast<std::int64_t>(n); };
-    batch = whole(a.batch), queries = whole(a.queries), keys = whole(a.keys);
-    heads = whole(a.heads), kv_heads = whole(a.kv_heads), size = whole(a.size);
-    group = heads / kv_heads;
-  }
-
-  Tensor stacked(const Tensor& x) const {  // of q, out
-    const Tensor apart = reshape(x, Shape{batch, queries, kv_heads, group, size});
-    return reshape(permute(apart, {0, 2, 3, 1, 4}), Shape{batch, kv_heads, group * queries, size});
-  }
-  Tensor unstacked(const Tensor& x, const Shape& to) const {
-    return reshape(
-        permute(reshape(x, Shape{batch, kv_heads, group, queries, size}), {0, 3, 1, 2, 4}), to);
-  }
-  Tensor by_head(const Tensor& x) const {  // of k, v
-    return permute(reshape(x, Shape{batch, keys, kv_heads, size}), {0, 2, 1, 3});
-  }
-  Tensor by_position(const Tensor& x, const Shape& to) const {
-    return reshape(permute(x, {0, 2, 1, 3}), to);
-  }
-  Shape matrix() const { return Shape{batch, kv_heads, group * queries, keys}; }
-
-  // 1 where a query sees a key, else 0.
-  Tensor seen(const Tensor& mask, DType dtype) const {
-    std::vector<float> by_place(a.queries * a.keys, 1);
-    if (a.causal) {
-      for (std::int64_t i = 0; i < queries; ++i)
-        for (std::int64_t j = 0; j < keys; ++j) {
-          const std::int64_t back = o.offset + i - j;
-          if (back < 0 || (o.window > 0 && back >= o.window))
-            by_place[static_cast<std::size_t>(i * keys + j)] = 0;
-        }
-    }
-    Tensor all = cast(Tensor::from(std::span<const float>(by_place), Shape{queries, keys}), dtype);
-    if (mask) {
-      const std::int64_t rows = a.mask_by_query ? queries : 1;
-      all = all * reshape(cast(mask, dtype), Shape{batch, 1, 1, rows, keys});
-    }
-    return reshape(broadcast_to(all, Shape{batch, kv_heads, group, queries, keys}), matrix());
-  }
-  Tensor factors(const Tensor& key, DType dtype) const {
-    const Tensor ones = Tensor::ones(Shape{batch, heads, queries, keys}, dtype);
-    return reshape(apply(DropoutOp{o.dropout, o.stream}, ones, key), matrix());
-  }
-
-  struct Result {
-    Tensor q, k, v, dout;
-  };
-  // Gradients of <a_dq, dq> + <a_dk, dk> + <a_dv, dv>, all as matrices.
-  Result of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dout,
-            const Tensor& visible, const Tensor& m, const Tensor& a_dq, const Tensor& a_dk,
-            const Tensor& a_dv) const {
-    const MatmulOptions bt{.transpose_b = true}, at{.transpose_a = true};
-    const double s = a.scale;
-    const auto row = [](const Tensor& x) { return sum(x, {-1}, true); };
-    const auto dropped = [&](const Tensor& x) { return m ? x * m : x; };
-    // Scores that do not count lie far below the others; where none does, the product clears them.
-    const Tensor p = softmax(matmul(q, k, bt) * s + (visible - 1.0) * 1e30) * visible;
-    const Tensor e = dropped(matmul(dout, v, bt));
-    const Tensor centered = e - row(p * e);
-    const Tensor g = p * centered;
-    const Tensor a_g = (matmul(a_dq, k, bt) + matmul(q, a_dk, bt)) * s;
-    const Tensor mean = row(a_g * p);
-    const Tensor a_e = dropped(p * (a_g - mean));
-    const Tensor a_p = a_g * centered - e * mean + dropped(matmul(dout, a_dv, bt));
-    const Tensor a_s = p * (a_p - row(a_p * p)) * s;
-    return {matmul(a_s, k) + matmul(g, a_dk) * s, matmul(a_s, q, at) + matmul(g, a_dq, at) * s,
-            matmul(a_e, dout, at), matmul(a_e, v) + matmul(dropped(p), a_dv)};
-  }
-};
-
 std::vector<Spec> in_specs(const Back& b) {
   std::vector<Spec> specs;
   for (int i = 0; i < b.inputs(); ++i) specs.push_back(b.in_spec(i));
   return specs;
 }
 
-SecondOrder::Result second_order(const SecondOrder& second, Back& b, const Tensor& q,
-                                 const Tensor& k, const Tensor& v, const Tensor& a_dq,
-                                 const Tensor& a_dk, const Tensor& a_dv) {
-  const Attributes& o = second.o;
-  const int n = static_cast<int>(o.parts());
-  const Tensor mask = o.masked ? b.in(n + 3) : Tensor();
-  const Tensor m =
-      o.dropout > 0 ? second.factors(b.in(b.inputs() - 1), q.dtype()) : Tensor();
-  return second.of(second.stacked(q), second.by_head(k), second.by_head(v),
-                   second.stacked(b.in(n + 2)), second.seen(mask, q.dtype()), m,
-                   second.stacked(a_dq), second.by_head(a_dk), second.by_head(a_dv));
-}
-
 }  // namespace
 
-BatchRule AttentionAttributes::rows_of(const BatchInputs& batch) const {
+BatchRule AttentionAttributes::rule_of(const BatchInputs& batch) const {
   std::uint32_t all = (1u << batch.in.size()) - 1;
   const std::uint32_t key = dropout > 0 ? 1u << (batch.in.size() - 1) : 0;
   return (batch.carry | key) == all && batch.sums == 0 ? BatchRule::per_example : BatchRule::mixed;
@@ -315,31 +210,31 @@ BatchRule AttentionAttributes::rows_of(const BatchInputs& batch) const {
 
 // ---- forward ----
 
-std::array<Spec, 2> AttentionOp::shape(Specs in) const {
+std::array<Spec, 2> Attention::shape(Specs in) const {
   const kernels::Attention a = described(name, *this, in, 0);
   return {out_spec(a, *this, in[0]), levels_spec(a, in[0])};
 }
-Cost AttentionOp::cost(Specs in) const { return cost_of(described(name, *this, in, 0), in, 2); }
-std::size_t AttentionOp::scratch(Specs in) const {
+Cost Attention::cost(Specs in) const { return cost_of(described(name, *this, in, 0), in, 2); }
+std::size_t Attention::scratch(Specs in) const {
   const kernels::Attention a = described(name, *this, in, 0);
   return scratch_of(in[0].dtype,
                     [&](auto zero) { return kernels::attention_scratch<decltype(zero)>(a); });
 }
 
-void AttentionOp::run(Ins in, Out out, Out levels, Scratch scratch) const {
+void Attention::run(Ins in, Out out, Out levels, Scratch scratch) const {
   const kernels::Attention a = given(name, *this, in, 0);
-  rows::with_float(in[0].dtype(), [&](auto zero) {
+  with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto [q, k, v] = parts_of<const T>(a, fused, in);
     kernels::attention<T>(a, q, k, v, out.as<T>(), levels.as<T>(), scratch);
   });
 }
 
-Needs AttentionOp::needs(int) const {
+Needs Attention::needs(int) const {
   return {(1u << (parts() + extras())) - 1, 0b11};
 }
 
-void AttentionOp::grad(Back& b) const {
+void Attention::grad(Back& b) const {
   const Tensor* in[8];
   std::size_t count = 0;
   for (std::size_t i = 0; i < parts(); ++i) in[count++] = &b.in(static_cast<int>(i));
@@ -376,9 +271,8 @@ void AttentionBackward::run(Ins in, Out dq, Out dk, Out dv, Scratch scratch) con
 Needs AttentionBackward::needs(int) const { return backward_needs(*this); }
 
 void AttentionBackward::grad(Back& b) const {
-  const SecondOrder second(name, *this, in_specs(b));
-  const auto r =
-      second_order(second, b, b.in(0), b.in(1), b.in(2), b.d(0), b.d(1), b.d(2));
+  const AttentionSecond second(*this, described(name, *this, in_specs(b), 3));
+  const auto r = second.walk(b, b.in(0), b.in(1), b.in(2), b.d(0), b.d(1), b.d(2));
   const Shape &q = b.in_spec(0).shape, &k = b.in_spec(1).shape;
   if (b.wants(0)) b.give(0, second.unstacked(r.q, q));
   if (b.wants(1)) b.give(1, second.by_position(r.k, k));
@@ -402,7 +296,7 @@ void AttentionFusedBackward::run(Ins in, Out dqkv, Scratch scratch) const {
 Needs AttentionFusedBackward::needs(int) const { return backward_needs(*this); }
 
 void AttentionFusedBackward::grad(Back& b) const {
-  const SecondOrder second(name, *this, in_specs(b));
+  const AttentionSecond second(*this, described(name, *this, in_specs(b), 3));
   const std::int64_t q_end = second.heads * second.size,
                      k_end = q_end + second.kv_heads * second.size;
   const auto cut = [&](const Tensor& x) {
@@ -410,55 +304,12 @@ void AttentionFusedBackward::grad(Back& b) const {
   };
   const auto [q, k, v] = cut(b.in(0));
   const auto [a_dq, a_dk, a_dv] = cut(b.d(0));
-  const auto r = second_order(second, b, q, k, v, a_dq, a_dk, a_dv);
+  const auto r = second.walk(b, q, k, v, a_dq, a_dk, a_dv);
   if (b.wants(0))
     b.give(0, concat({second.unstacked(r.q, q.shape()), second.by_position(r.k, k.shape()),
                       second.by_position(r.v, v.shape())},
                      2));
   if (b.wants(3)) b.give(3, second.unstacked(r.dout, q.shape()));
-}
-
-// ---- rotary ----
-
-Spec RotaryOp::shape(const Spec& x) const {
-  rows::check_float(name, x);
-  if (x.rank() != 3 && x.rank() != 4)
-    refuse(name, fmt::format("{} is not (batch, positions, heads * size)", to_string(x)));
-  const std::int64_t width = rows::product_from(x.shape, 2);
-  if (heads < 1 || heads * size > width)
-    refuse(name, fmt::format("{} heads of size {} do not fit {}", heads, size, to_string(x)));
-  if (size < 2 || size % 2 != 0)
-    refuse(name, fmt::format("the size of a head is {}, expected an even number", size));
-  if (size > static_cast<std::int64_t>(kernels::kMaxRotarySize))
-    refuse(name, fmt::format("the size of a head is {}, expected at most {}", size,
-                             kernels::kMaxRotarySize));
-  if (!(base > 0) || offset < 0)
-    refuse(name, fmt::format("base {} and offset {} are out of range", base, offset));
-  return x;
-}
-Cost RotaryOp::cost(const Spec& x) const { return rows::cost(3, x, {&x, &x}); }
-
-void RotaryOp::run(In x, Out y, Scratch) const {
-  const auto whole = [](std::int64_t n) { return static_cast<std::size_t>(n); };
-  const kernels::Rotary r{.batch = whole(x.shape()[0]),
-                          .positions = whole(x.shape()[1]),
-                          .width = whole(rows::product_from(x.shape(), 2)),
-                          .heads = whole(heads),
-                          .size = whole(size),
-                          .base = base,
-                          .offset = whole(offset),
-                          .back = back};
-  rows::with_float(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    kernels::rotary<T>(r, x.as<T>(), y.as<T>());
-  });
-}
-
-void RotaryOp::grad(Back& b) const {
-  if (!b.wants(0)) return;
-  RotaryOp turned_back = *this;
-  turned_back.back = !back;
-  b.give(0, apply(turned_back, b.d()));
 }
 
 // ---- what users call ----
@@ -487,7 +338,7 @@ Tensor attention_of(const Attributes& o, std::span<const Tensor* const> parts, c
   if (mask) in[count++] = &mask;
   const Tensor key = o.dropout > 0 ? random::key() : Tensor();
   if (key) in[count++] = &key;
-  return apply_all(AttentionOp{o}, std::span<const Tensor* const>(in, count))[0];
+  return apply_all(Attention{o}, std::span<const Tensor* const>(in, count))[0];
 }
 
 }  // namespace
@@ -505,35 +356,6 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOpt
 Tensor attention(const Tensor& qkv, AttentionOptions options, const Tensor& mask) {
   const Tensor* parts[] = {&qkv};
   return attention_of(attributes_of(options, true, mask), parts, mask);
-}
-
-Tensor rotary(const Tensor& x, RotaryOptions options) {
-  RotaryOp op{.heads = options.heads, .size = options.size, .offset = options.offset,
-              .base = options.base};
-  if (x.rank() == 4) {
-    const std::int64_t size = x.shape()[3];
-    if (op.size != 0 && op.size != size)
-      refuse(op.name, fmt::format("the heads of {} are of size {}, not {}", to_string(x.spec()),
-                                  size, op.size));
-    op.size = size;
-    if (op.heads == 0) op.heads = x.shape()[2];
-  }
-  if (x.rank() == 3) {
-    const std::int64_t width = x.shape()[2];
-    const auto parts_of = [&](std::int64_t part, const std::string& into) {
-      if (part < 1 || width % part != 0)
-        refuse(op.name, fmt::format("a width of {} in {} does not divide into {}", width,
-                                    to_string(x.spec()), into));
-      return width / part;
-    };
-    if (op.size == 0) {
-      if (op.heads == 0) op.heads = 1;
-      op.size = parts_of(op.heads, fmt::format("{} heads", op.heads));
-    } else if (op.heads == 0) {
-      op.heads = parts_of(op.size, fmt::format("heads of size {}", op.size));
-    }
-  }
-  return apply(op, x);
 }
 
 }  // namespace ebb

@@ -41,19 +41,19 @@ struct AttentionAttributes {
   std::size_t parts() const { return fused ? 1 : 3; }
   std::size_t extras() const { return (masked ? 1u : 0u) + (dropout > 0 ? 1u : 0u); }
   // Where all inputs carry the batch; the key, which knows the rows, may count as doing so or not.
-  BatchRule rows_of(const BatchInputs& batch) const;
+  BatchRule rule_of(const BatchInputs& batch) const;
 };
 
-struct AttentionOp : AttentionAttributes {  // q, k, v | qkv → out, levels: (batch, heads, T, 2)
+struct Attention : AttentionAttributes {  // q, k, v | qkv → out, levels: (batch, heads, T, 2)
   static constexpr auto name = "attention";
-  bool operator==(const AttentionOp&) const = default;
+  bool operator==(const Attention&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
   void run(Ins in, Out out, Out levels, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rows_of(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule_of(batch); }
 };
 
 // The ways back take out, levels and the gradient of out after the first inputs. Their own gradient
@@ -68,7 +68,7 @@ struct AttentionBackward : AttentionAttributes {  // → dq, dk, dv
   void run(Ins in, Out dq, Out dk, Out dv, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rows_of(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule_of(batch); }
 };
 
 struct AttentionFusedBackward : AttentionAttributes {  // → dqkv
@@ -80,15 +80,15 @@ struct AttentionFusedBackward : AttentionAttributes {  // → dqkv
   void run(Ins in, Out dqkv, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rows_of(batch); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule_of(batch); }
 };
 
-struct RotaryOp {  // x (batch, positions, …)
+struct Rotary {  // x (batch, positions, …)
   static constexpr auto name = "rotary";
   std::int64_t heads = 1, size = 0, offset = 0;
   double base = 10000;
   bool back = false;  // by the negative angle
-  bool operator==(const RotaryOp&) const = default;
+  bool operator==(const Rotary&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;

@@ -8,8 +8,9 @@
 #include "ebb/kernels/batch_norm.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/last_axis.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/unary.hpp"
 
@@ -19,17 +20,16 @@ using namespace ops;
 
 namespace {
 
-using rows::RowsOf;
 
 std::size_t scratch_for(const Spec& x) {
-  const RowsOf r(x.shape);
+  const LastAxis r(x.shape);
   return x.dtype == DType::f64 ? kernels::batch_norm_scratch<double>(r.count, r.size)
                                : kernels::batch_norm_scratch<float>(r.count, r.size);
 }
 
 // What sums over rows are divided by: of no rows a sum is 0, and so is its mean.
 double row_count(const Spec& x) {
-  return static_cast<double>(std::max<std::size_t>(RowsOf(x.shape).count, 1));
+  return static_cast<double>(std::max<std::size_t>(LastAxis(x.shape).count, 1));
 }
 
 }  // namespace
@@ -38,12 +38,12 @@ double row_count(const Spec& x) {
 
 std::array<Spec, 3> BatchNormTrain::shape(const Spec& x, const Spec& weight,
                                           const Spec& bias) const {
-  rows::check_parameter(name, "weight", weight, x);
-  rows::check_parameter(name, "bias", bias, x);
+  check_parameter(name, "weight", weight, x);
+  check_parameter(name, "bias", bias, x);
   return {x, weight, weight};
 }
 Cost BatchNormTrain::cost(const Spec& x, const Spec& weight, const Spec& bias) const {
-  return rows::cost(8, x, {&x, &x, &x, &weight, &bias});
+  return reduction_cost(8, x, {&x, &x, &x, &weight, &bias});
 }
 std::size_t BatchNormTrain::scratch(const Spec& x, const Spec&, const Spec&) const {
   return scratch_for(x);
@@ -51,8 +51,8 @@ std::size_t BatchNormTrain::scratch(const Spec& x, const Spec&, const Spec&) con
 
 void BatchNormTrain::run(In x, In weight, In bias, Out y, Out mean, Out var,
                          Scratch scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     if (r.count == 0) {
       std::fill_n(mean.as<T>(), r.size, T(0));
@@ -85,15 +85,15 @@ void BatchNormTrain::grad(Back& b) const {
 
 std::array<Spec, 3> BatchNormBackward::shape(const Spec& x, const Spec& weight, const Spec& dy,
                                              const Spec& mean, const Spec& var) const {
-  rows::check_parameter(name, "weight", weight, x);
-  rows::check_parameter(name, "mean", mean, x);
-  rows::check_parameter(name, "var", var, x);
+  check_parameter(name, "weight", weight, x);
+  check_parameter(name, "mean", mean, x);
+  check_parameter(name, "var", var, x);
   if (dy != x) throw Error(fmt::format("{}: {} and {} differ", name, to_string(x), to_string(dy)));
   return {x, weight, weight};
 }
 Cost BatchNormBackward::cost(const Spec& x, const Spec& weight, const Spec& dy, const Spec&,
                              const Spec&) const {
-  return rows::cost(12, x, {&x, &dy, &x, &dy, &x, &weight});
+  return reduction_cost(12, x, {&x, &dy, &x, &dy, &x, &weight});
 }
 std::size_t BatchNormBackward::scratch(const Spec& x, const Spec&, const Spec&, const Spec&,
                                        const Spec&) const {
@@ -102,8 +102,8 @@ std::size_t BatchNormBackward::scratch(const Spec& x, const Spec&, const Spec&, 
 
 void BatchNormBackward::run(In x, In weight, In dy, In mean, In var, Out dx, Out dweight, Out dbias,
                             Scratch scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::batch_norm_backward(x.as<T>(), mean.as<T>(), var.as<T>(), weight.as<T>(), dy.as<T>(),
                                  dx.as<T>(), dweight.as<T>(), dbias.as<T>(), r.count, r.size, eps,
@@ -141,29 +141,29 @@ void BatchNormBackward::grad(Back& b) const {
 
 // ---- inference ----
 
-Spec BatchNormOp::shape(const Spec& x, const Spec& weight, const Spec& bias, const Spec& mean,
+Spec BatchNorm::shape(const Spec& x, const Spec& weight, const Spec& bias, const Spec& mean,
                         const Spec& var) const {
-  rows::check_parameter(name, "weight", weight, x);
-  rows::check_parameter(name, "bias", bias, x);
-  rows::check_parameter(name, "mean", mean, x);
-  rows::check_parameter(name, "var", var, x);
+  check_parameter(name, "weight", weight, x);
+  check_parameter(name, "bias", bias, x);
+  check_parameter(name, "mean", mean, x);
+  check_parameter(name, "var", var, x);
   return x;
 }
-Cost BatchNormOp::cost(const Spec& x, const Spec& weight, const Spec&, const Spec&,
+Cost BatchNorm::cost(const Spec& x, const Spec& weight, const Spec&, const Spec&,
                        const Spec&) const {
-  return rows::cost(3, x, {&x, &x, &weight});
+  return reduction_cost(3, x, {&x, &x, &weight});
 }
 
-void BatchNormOp::run(In x, In weight, In bias, In mean, In var, Out y, Scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+void BatchNorm::run(In x, In weight, In bias, In mean, In var, Out y, Scratch) const {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::batch_norm_apply(x.as<T>(), mean.as<T>(), var.as<T>(), weight.as<T>(), bias.as<T>(),
                               y.as<T>(), r.count, r.size, eps);
   });
 }
 
-void BatchNormOp::grad(Back& b) const {
+void BatchNorm::grad(Back& b) const {
   const Tensor& dy = b.d();
   const Shape& channels = b.in_spec(1).shape;
   if (b.wants(2)) b.give(2, sum_to(dy, channels, b.take(2)));
@@ -186,7 +186,7 @@ BatchNormResult batch_norm_train(const Tensor& x, const Tensor& weight, const Te
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& mean,
                   const Tensor& var, double eps) {
-  return apply(BatchNormOp{eps}, x, weight, bias, mean, var);
+  return apply(BatchNorm{eps}, x, weight, bias, mean, var);
 }
 
 std::array<Tensor, 3> ops::batch_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,

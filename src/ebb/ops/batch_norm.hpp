@@ -44,10 +44,10 @@ struct BatchNormBackward {
 };
 
 // x (…, c), weight, bias, mean, var (c): with statistics that are given.
-struct BatchNormOp {
+struct BatchNorm {
   static constexpr auto name = "batch_norm";
   double eps = 1e-5;
-  bool operator==(const BatchNormOp&) const = default;
+  bool operator==(const BatchNorm&) const = default;
   Spec shape(const Spec& x, const Spec& weight, const Spec& bias, const Spec& mean,
              const Spec& var) const;
   Cost cost(const Spec& x, const Spec& weight, const Spec& bias, const Spec& mean,

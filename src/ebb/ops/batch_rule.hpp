@@ -21,7 +21,7 @@ inline BatchRule per_example(const BatchInputs& batch, std::uint32_t inputs, boo
   return holds && batch.carry == inputs && batch.sums == 0 ? BatchRule::per_example : BatchRule::mixed;
 }
 
-// The same for ops along the last axis of their first input: rows are what is in front of it.
+// The same for ops along the last axis of their first input: the examples are in front of it.
 inline BatchRule along_last_axis(const BatchInputs& batch, std::uint32_t inputs) {
   return per_example(batch, inputs, batch.in[0].rank() > 1);
 }
@@ -43,16 +43,22 @@ inline BatchRule broadcast(const BatchInputs& batch) {
   int rank = 0;
   for (const Spec& x : batch.in) rank = x.rank() > rank ? x.rank() : rank;
   if (rank == 0 || batch.carry == 0 || batch.sums != 0) return BatchRule::mixed;
-  std::int64_t rows = 1;
+  std::int64_t length = 1;
   for (const Spec& x : batch.in)
-    if (x.rank() == rank && x.shape[0] != 1) rows = x.shape[0];
+    if (x.rank() == rank && x.shape[0] != 1) length = x.shape[0];
   for (std::size_t i = 0; i < batch.in.size(); ++i) {
     const Spec& x = batch.in[i];
-    const bool along = x.rank() == rank && x.shape[0] == rows;
+    const bool along = x.rank() == rank && x.shape[0] == length;
     const bool beside = x.rank() < rank || x.shape[0] == 1;
     if (!(batch.carries(i) ? along : beside)) return BatchRule::mixed;
   }
   return BatchRule::per_example;
+}
+
+// A shape whose first axis holds `from` examples, for `to` of them; none where it holds no whole ones.
+inline std::optional<Shape> resized(const Shape& shape, std::int64_t from, std::int64_t to) {
+  if (shape.rank() == 0 || shape[0] * to % from != 0) return {};
+  return Spec{shape}.with_axis(0, shape[0] * to / from).shape;
 }
 
 }  // namespace rule

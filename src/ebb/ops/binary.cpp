@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
+#include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/compare.hpp"
 #include "ebb/ops/element_cases.hpp"
@@ -34,7 +35,6 @@ Shape ops::broadcast_shape(const char* op, const Spec& a, const Spec& b) {
 
 namespace {
 
-using kernels::Binary;
 
 // A number beside a tensor: of its type.
 Tensor number(const char* op, double value, const Tensor& beside) {
@@ -52,25 +52,25 @@ void give_summed(Back& back, int i, const Tensor& gradient) {
 
 }  // namespace
 
-template <Binary kFunction>
-Spec BinaryOp<kFunction>::shape(const Spec& a, const Spec& b) const {
+template <math::Binary kFunction>
+Spec Binary<kFunction>::shape(const Spec& a, const Spec& b) const {
   if (a.dtype != b.dtype) {
     throw Error(
         fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a), to_string(b)));
   }
-  check_number(name, a, kFunction != Binary::pow);
+  check_number(name, a, kFunction != math::Binary::pow);
   return {broadcast_shape(name, a, b), a.dtype};
 }
 
-template <Binary kFunction>
-Cost BinaryOp<kFunction>::cost(const Spec& a, const Spec& b) const {
+template <math::Binary kFunction>
+Cost Binary<kFunction>::cost(const Spec& a, const Spec& b) const {
   const Spec y{broadcast_shape(name, a, b), a.dtype};
-  return {(kFunction == Binary::pow ? 80.0 : 1.0) * static_cast<double>(y.size()),
+  return {(kFunction == math::Binary::pow ? 80.0 : 1.0) * static_cast<double>(y.size()),
           static_cast<double>(a.bytes() + b.bytes() + y.bytes())};
 }
 
-template <Binary kFunction>
-void BinaryOp<kFunction>::run(In a, In b, Out y, Scratch) const {
+template <math::Binary kFunction>
+void Binary<kFunction>::run(In a, In b, Out y, Scratch) const {
   const kernels::Broadcast<2> walk =
       a.shape() == b.shape()
           ? kernels::same_shape<2>(static_cast<std::size_t>(y.size()))
@@ -81,24 +81,24 @@ void BinaryOp<kFunction>::run(In a, In b, Out y, Scratch) const {
   });
 }
 
-template <Binary kFunction>
-void BinaryOp<kFunction>::grad(Back& back) const {
+template <math::Binary kFunction>
+void Binary<kFunction>::grad(Back& back) const {
   const Tensor& d = back.d();
   const auto a = [&]() -> const Tensor& { return back.in(0); };
   const auto b = [&]() -> const Tensor& { return back.in(1); };
   if (back.wants(0)) {
     switch (kFunction) {
-      case Binary::add:
-      case Binary::sub:
+      case math::Binary::add:
+      case math::Binary::sub:
         give_summed(back, 0, d);
         break;
-      case Binary::mul:
+      case math::Binary::mul:
         give_summed(back, 0, d * b());
         break;
-      case Binary::div:
+      case math::Binary::div:
         give_summed(back, 0, d / b());
         break;
-      case Binary::pow: {  // b a^(b - 1); 0 where b is, also of the bases 0 and NaN
+      case math::Binary::pow: {  // b a^(b - 1); 0 where b is, also of the bases 0 and NaN
         const Tensor zero = zero_of(d), one = Tensor::scalar(1, d.dtype());
         const Tensor apart = logical_or(less(a(), zero), greater(a(), zero));
         const Tensor flat = logical_and(equal(b(), zero), logical_not(apart));
@@ -106,50 +106,50 @@ void BinaryOp<kFunction>::grad(Back& back) const {
         give_summed(back, 0, d * where(flat, zero, slope));
         break;
       }
-      case Binary::minimum:
+      case math::Binary::minimum:
         give_summed(back, 0, where(less_equal(a(), b()), d, zero_of(d)));
         break;
-      case Binary::maximum:
+      case math::Binary::maximum:
         give_summed(back, 0, where(greater_equal(a(), b()), d, zero_of(d)));
     }
   }
   if (back.wants(1)) {
     switch (kFunction) {
-      case Binary::add:
+      case math::Binary::add:
         give_summed(back, 1, d);
         break;
-      case Binary::sub:
+      case math::Binary::sub:
         give_summed(back, 1, neg(d));
         break;
-      case Binary::mul:
+      case math::Binary::mul:
         give_summed(back, 1, d * a());
         break;
-      case Binary::div:
+      case math::Binary::div:
         give_summed(back, 1, neg(d * back.out() / b()));
         break;
-      case Binary::pow: {  // a^b log(a), which is 0 where a is 0 and b is not below it
+      case math::Binary::pow: {  // a^b log(a), which is 0 where a is 0 and b is not below it
         const Tensor zero = zero_of(d);
         const Tensor is_zero = logical_and(equal(a(), zero), greater_equal(b(), zero));
         const Tensor base = where(is_zero, Tensor::scalar(1, d.dtype()), a());
         give_summed(back, 1, d * where(is_zero, zero, pow(base, b()) * log(base)));
         break;
       }
-      case Binary::minimum:
+      case math::Binary::minimum:
         give_summed(back, 1, where(less_equal(a(), b()), zero_of(d), d));
         break;
-      case Binary::maximum:
+      case math::Binary::maximum:
         give_summed(back, 1, where(greater_equal(a(), b()), zero_of(d), d));
     }
   }
 }
 
-template struct ops::BinaryOp<Binary::add>;
-template struct ops::BinaryOp<Binary::sub>;
-template struct ops::BinaryOp<Binary::mul>;
-template struct ops::BinaryOp<Binary::div>;
-template struct ops::BinaryOp<Binary::pow>;
-template struct ops::BinaryOp<Binary::minimum>;
-template struct ops::BinaryOp<Binary::maximum>;
+template struct ops::Binary<math::Binary::add>;
+template struct ops::Binary<math::Binary::sub>;
+template struct ops::Binary<math::Binary::mul>;
+template struct ops::Binary<math::Binary::div>;
+template struct ops::Binary<math::Binary::pow>;
+template struct ops::Binary<math::Binary::minimum>;
+template struct ops::Binary<math::Binary::maximum>;
 
 Tensor add(const Tensor& a, const Tensor& b) { return apply(Add{}, a, b); }
 Tensor sub(const Tensor& a, const Tensor& b) { return apply(Sub{}, a, b); }

@@ -3,7 +3,7 @@
 // mul.
 #pragma once
 
-#include "ebb/kernels/elementwise.hpp"
+#include "ebb/base/math_functions.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
 
@@ -14,8 +14,8 @@ Shape broadcast_shape(const char* op, const Spec& a, const Spec& b);
 
 namespace binary_detail {
 
-constexpr const char* name_of(kernels::Binary f) {
-  using enum kernels::Binary;
+constexpr const char* name_of(math::Binary f) {
+  using enum math::Binary;
   switch (f) {
     case add:
       return "add";
@@ -36,15 +36,15 @@ constexpr const char* name_of(kernels::Binary f) {
 }
 
 // Of sums: their sum and difference, and what a factor makes of them.
-inline BatchRule rows_of_sums(kernels::Binary f, const BatchInputs& batch) {
-  using enum kernels::Binary;
+inline BatchRule rule_of_sums(math::Binary f, const BatchInputs& batch) {
+  using enum math::Binary;
   const bool scales = f == mul || (f == div && is_float(batch.in[0].dtype));
   return rule::linear(batch, 0b11, f == add || f == sub) | rule::linear(batch, 0b01, scales) |
          rule::linear(batch, 0b10, f == mul);
 }
 
-constexpr Needs needs_of(kernels::Binary f, int input) {
-  using enum kernels::Binary;
+constexpr Needs needs_of(math::Binary f, int input) {
+  using enum math::Binary;
   switch (f) {
     case add:
     case sub:
@@ -60,30 +60,30 @@ constexpr Needs needs_of(kernels::Binary f, int input) {
 
 }  // namespace binary_detail
 
-template <kernels::Binary kFunction>
-struct BinaryOp {  // y = f(a, b)
+template <math::Binary kFunction>
+struct Binary {  // y = f(a, b)
   static constexpr auto name = binary_detail::name_of(kFunction);
   static constexpr bool elementwise = true;
   static constexpr bool half = true;
-  bool operator==(const BinaryOp&) const = default;
+  bool operator==(const Binary&) const = default;
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;
   Needs needs(int input) const { return binary_detail::needs_of(kFunction, input); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
-    return rule::broadcast(batch) | binary_detail::rows_of_sums(kFunction, batch);
+    return rule::broadcast(batch) | binary_detail::rule_of_sums(kFunction, batch);
   }
   std::uint32_t overwrites(int) const { return 0b11; }
 };
 
-using Add = BinaryOp<kernels::Binary::add>;
-using Sub = BinaryOp<kernels::Binary::sub>;
-using Mul = BinaryOp<kernels::Binary::mul>;
-using Div = BinaryOp<kernels::Binary::div>;
-using Pow = BinaryOp<kernels::Binary::pow>;
-using Minimum = BinaryOp<kernels::Binary::minimum>;
-using Maximum = BinaryOp<kernels::Binary::maximum>;
+using Add = Binary<math::Binary::add>;
+using Sub = Binary<math::Binary::sub>;
+using Mul = Binary<math::Binary::mul>;
+using Div = Binary<math::Binary::div>;
+using Pow = Binary<math::Binary::pow>;
+using Minimum = Binary<math::Binary::minimum>;
+using Maximum = Binary<math::Binary::maximum>;
 
 }  // namespace ebb::ops
 

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include "ebb/base/error.hpp"
+#include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/tensor/with_type.hpp"
 
@@ -14,16 +16,6 @@ namespace ebb {
 using namespace ops;
 
 namespace {
-
-using kernels::Compare;
-using kernels::Logic;
-
-void check_same_type(const char* op, const Spec& a, const Spec& b) {
-  if (a.dtype != b.dtype) {
-    throw Error(
-        fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a), to_string(b)));
-  }
-}
 
 void check_bool(const char* op, const Spec& x) {
   if (x.dtype != DType::boolean)
@@ -40,35 +32,35 @@ kernels::Broadcast<2> walk_of(const In& a, const In& b, const Out& y) {
 
 }  // namespace
 
-template <Compare kFunction>
-Spec CompareOp<kFunction>::shape(const Spec& a, const Spec& b) const {
+template <math::Compare kFunction>
+Spec Compare<kFunction>::shape(const Spec& a, const Spec& b) const {
   check_same_type(name, a, b);
   return {broadcast_shape(name, a, b), DType::boolean};
 }
-template <Compare kFunction>
-Cost CompareOp<kFunction>::cost(const Spec& a, const Spec& b) const {
+template <math::Compare kFunction>
+Cost Compare<kFunction>::cost(const Spec& a, const Spec& b) const {
   return moved(a, b, {broadcast_shape(name, a, b), DType::boolean});
 }
-template <Compare kFunction>
-void CompareOp<kFunction>::run(In a, In b, Out y, Scratch) const {
+template <math::Compare kFunction>
+void Compare<kFunction>::run(In a, In b, Out y, Scratch) const {
   with_type(a.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::compare(kFunction, walk_of(a, b, y), a.as<T>(), b.as<T>(), y.as<bool>());
   });
 }
 
-template <Logic kFunction>
-Spec LogicOp<kFunction>::shape(const Spec& a, const Spec& b) const {
+template <math::Logic kFunction>
+Spec Logic<kFunction>::shape(const Spec& a, const Spec& b) const {
   check_bool(name, a);
   check_bool(name, b);
   return {broadcast_shape(name, a, b), DType::boolean};
 }
-template <Logic kFunction>
-Cost LogicOp<kFunction>::cost(const Spec& a, const Spec& b) const {
+template <math::Logic kFunction>
+Cost Logic<kFunction>::cost(const Spec& a, const Spec& b) const {
   return moved(a, b, {broadcast_shape(name, a, b), DType::boolean});
 }
-template <Logic kFunction>
-void LogicOp<kFunction>::run(In a, In b, Out y, Scratch) const {
+template <math::Logic kFunction>
+void Logic<kFunction>::run(In a, In b, Out y, Scratch) const {
   kernels::logic(kFunction, walk_of(a, b, y), a.as<bool>(), b.as<bool>(), y.as<bool>());
 }
 
@@ -102,24 +94,24 @@ void Where::grad(Back& back) const {
 namespace {
 
 // Integers of different types, bool among them, are compared as i64.
-template <Compare kFunction>
+template <math::Compare kFunction>
 Tensor compare(const Tensor& a, const Tensor& b) {
-  constexpr CompareOp<kFunction> op;
+  constexpr Compare<kFunction> op;
   if (a.dtype() == b.dtype() || is_float(a.dtype()) || is_float(b.dtype())) return apply(op, a, b);
   return apply(op, cast(a, DType::i64), cast(b, DType::i64));
 }
 
 }  // namespace
 
-Tensor equal(const Tensor& a, const Tensor& b) { return compare<Compare::eq>(a, b); }
-Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<Compare::ne>(a, b); }
-Tensor less(const Tensor& a, const Tensor& b) { return compare<Compare::lt>(a, b); }
-Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<Compare::le>(a, b); }
-Tensor greater(const Tensor& a, const Tensor& b) { return compare<Compare::gt>(a, b); }
-Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<Compare::ge>(a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::and_>{}, a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::or_>{}, a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return apply(LogicOp<Logic::xor_>{}, a, b); }
+Tensor equal(const Tensor& a, const Tensor& b) { return compare<math::Compare::eq>(a, b); }
+Tensor not_equal(const Tensor& a, const Tensor& b) { return compare<math::Compare::ne>(a, b); }
+Tensor less(const Tensor& a, const Tensor& b) { return compare<math::Compare::lt>(a, b); }
+Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<math::Compare::le>(a, b); }
+Tensor greater(const Tensor& a, const Tensor& b) { return compare<math::Compare::gt>(a, b); }
+Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<math::Compare::ge>(a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) { return apply(Logic<math::Logic::and_>{}, a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return apply(Logic<math::Logic::or_>{}, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return apply(Logic<math::Logic::xor_>{}, a, b); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply(Where{}, condition, a, b);
 }

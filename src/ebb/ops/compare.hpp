@@ -1,7 +1,7 @@
 // Comparisons, logic, and choosing by a condition; broadcast. Truth values have no gradient.
 #pragma once
 
-#include "ebb/kernels/elementwise.hpp"
+#include "ebb/base/math_functions.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
 
@@ -9,8 +9,8 @@ namespace ebb::ops {
 
 namespace compare_detail {
 
-constexpr const char* name_of(kernels::Compare f) {
-  using enum kernels::Compare;
+constexpr const char* name_of(math::Compare f) {
+  using enum math::Compare;
   switch (f) {
     case eq:
       return "equal";
@@ -27,19 +27,19 @@ constexpr const char* name_of(kernels::Compare f) {
   }
   return "";
 }
-constexpr const char* name_of(kernels::Logic f) {
-  using enum kernels::Logic;
+constexpr const char* name_of(math::Logic f) {
+  using enum math::Logic;
   return f == and_ ? "logical_and" : f == or_ ? "logical_or" : "logical_xor";
 }
 
 }  // namespace compare_detail
 
-template <kernels::Compare kFunction>
-struct CompareOp {  // of two tensors of one type, any; gives bools
+template <math::Compare kFunction>
+struct Compare {  // of two tensors of one type, any; gives bools
   static constexpr auto name = compare_detail::name_of(kFunction);
   static constexpr bool elementwise = true;
   static constexpr bool half = true;
-  bool operator==(const CompareOp&) const = default;
+  bool operator==(const Compare&) const = default;
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;
@@ -47,11 +47,11 @@ struct CompareOp {  // of two tensors of one type, any; gives bools
   std::uint32_t overwrites(int) const { return 0b11; }
 };
 
-template <kernels::Logic kFunction>
-struct LogicOp {  // of bools
+template <math::Logic kFunction>
+struct Logic {  // of bools
   static constexpr auto name = compare_detail::name_of(kFunction);
   static constexpr bool elementwise = true;
-  bool operator==(const LogicOp&) const = default;
+  bool operator==(const Logic&) const = default;
   Spec shape(const Spec& a, const Spec& b) const;
   Cost cost(const Spec& a, const Spec& b) const;
   void run(In a, In b, Out y, Scratch) const;

@@ -10,9 +10,9 @@
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/conv_pieces.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/products.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 
 namespace ebb {
@@ -40,7 +40,7 @@ void check_options(const char* op, const Conv2dOptions& o) {
 }
 
 void check_rank(const char* op, const char* what, const Spec& s, const char* expected) {
-  rows::check_float(op, s);
+  check_float(op, s);
   if (s.rank() != 4)
     throw Error(fmt::format("{}: {} is {}; expected {}", op, what, to_string(s), expected));
 }

@@ -6,11 +6,11 @@
 
 namespace ebb::ops {
 
-struct DropoutOp {  // x, key (ops/random.hpp): y = x / (1 - rate) where kept, else 0
+struct Dropout {  // x, key (ops/random.hpp): y = x / (1 - rate) where kept, else 0
   static constexpr auto name = "dropout";
   float rate = 0;
   std::uint64_t stream = 0;
-  bool operator==(const DropoutOp&) const = default;
+  bool operator==(const Dropout&) const = default;
   Spec shape(const Spec& x, const Spec& key) const;
   Cost cost(const Spec& x, const Spec& key) const;
   void run(In x, In key, Out y, Scratch) const;

@@ -13,4 +13,10 @@ void ops::check_number(const char* op, const Spec& x, bool integers) {
                           integers ? "floating, i32 or i64" : "floating"));
 }
 
+void ops::check_same_type(const char* op, const Spec& a, const Spec& b) {
+  if (a.dtype != b.dtype)
+    throw Error(
+        fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a), to_string(b)));
+}
+
 }  // namespace ebb

@@ -240,7 +240,7 @@ Spec PutAlongAdd::shape(Specs in) const {
   if (in[0].shape != in[1].shape)
     throw Error(fmt::format("put_along_add: the indices {} and the updates {} differ in shape",
                             to_string(in[0]), to_string(in[1])));
-  const Spec y{layout::with_dim(in[1].shape, axis, size), in[1].dtype};
+  const Spec y = in[1].with_axis(axis, size);
   check_accumulator(name, in, accumulate, y);
   return y;
 }

@@ -27,14 +27,6 @@ inline Sizes steps_of(const Shape& shape, DType dtype) {
   return steps;
 }
 
-// The same shape with another size of one axis.
-inline Shape with_dim(const Shape& shape, int axis, std::int64_t size) {
-  Sizes dims{};
-  std::copy(shape.begin(), shape.end(), dims.begin());
-  dims[static_cast<std::size_t>(axis)] = size;
-  return to_shape(dims, shape.rank());
-}
-
 // Whether two shapes agree in everything but one axis.
 inline bool agree_beside(const Shape& a, const Shape& b, int axis) {
   if (a.rank() != b.rank()) return false;

@@ -19,7 +19,6 @@ using namespace ops;
 
 namespace {
 
-using kernels::UnaryGrad;
 
 Spec result_of(const char* op, Specs in) {
   const Spec &x = in[0], &weight = in[1];
@@ -32,7 +31,7 @@ Spec result_of(const char* op, Specs in) {
     throw Error(fmt::format("{}: bias is {}, expected {}", op, to_string(in[2]),
                             to_string(Spec{{weight.shape[0]}, dtype})));
   }
-  return {layout::with_dim(x.shape, x.rank() - 1, weight.shape[0]), dtype};
+  return {x.with_axis(x.rank() - 1, weight.shape[0]).shape, dtype};
 }
 
 Cost cost_of(const Spec& y, Specs in, int results) {
@@ -84,12 +83,12 @@ void run_product(Ins in, Out y, void* pre, Activation activation, Scratch scratc
 Tensor through(Activation activation, const Tensor& kept, Tensor dy) {
   switch (activation) {
     case Activation::none: return dy;
-    case Activation::relu: return unary_backward(UnaryGrad::relu, kept, std::move(dy));
-    case Activation::tanh: return unary_backward(UnaryGrad::tanh, kept, std::move(dy));
-    case Activation::sigmoid: return unary_backward(UnaryGrad::sigmoid, kept, std::move(dy));
-    case Activation::gelu: return unary_backward(UnaryGrad::gelu, kept, std::move(dy));
-    case Activation::gelu_tanh: return unary_backward(UnaryGrad::gelu_tanh, kept, std::move(dy));
-    case Activation::silu: return unary_backward(UnaryGrad::silu, kept, std::move(dy));
+    case Activation::relu: return unary_backward(math::UnaryGrad::relu, kept, std::move(dy));
+    case Activation::tanh: return unary_backward(math::UnaryGrad::tanh, kept, std::move(dy));
+    case Activation::sigmoid: return unary_backward(math::UnaryGrad::sigmoid, kept, std::move(dy));
+    case Activation::gelu: return unary_backward(math::UnaryGrad::gelu, kept, std::move(dy));
+    case Activation::gelu_tanh: return unary_backward(math::UnaryGrad::gelu_tanh, kept, std::move(dy));
+    case Activation::silu: return unary_backward(math::UnaryGrad::silu, kept, std::move(dy));
   }
   return dy;
 }

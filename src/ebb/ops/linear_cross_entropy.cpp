@@ -11,11 +11,12 @@
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/labels.hpp"
+#include "ebb/ops/last_axis.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/products.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
@@ -54,7 +55,7 @@ DType computed(const Spec& x) { return x.dtype == DType::f64 ? DType::f64 : DTyp
 Spec computed_like(const Spec& s) { return {s.shape, computed(s)}; }
 
 kernels::LinearShape sizes(const Spec& x, const Spec& weight, bool backward) {
-  const rows::RowsOf r(x.shape);
+  const LastAxis r(x.shape);
   return {.rows = r.count,
           .classes = static_cast<std::size_t>(weight.shape[0]),
           .width = r.size,
@@ -92,7 +93,7 @@ template <class F>
 void with_types(const char* op, DType dtype, In labels, std::size_t classes, std::int64_t ignore,
                 F&& f) {
   with_labels(op, labels, classes, ignore, [&](const auto* all) {
-    rows::with_float(dtype == DType::f64 ? dtype : DType::f32, [&](auto value) { f(value, all); });
+    with_float(dtype == DType::f64 ? dtype : DType::f32, [&](auto value) { f(value, all); });
   });
 }
 
@@ -115,7 +116,7 @@ Cost LinearCrossEntropy::cost(Specs in) const {
 std::size_t LinearCrossEntropy::scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], false), kMostScratch);
 }
-AnyOp LinearCrossEntropy::going_on(Specs, int output) const {
+AnyOp LinearCrossEntropy::accumulating(Specs, int output) const {
   return output == 0 && !accumulate ? any_op(LinearCrossEntropy{targets, true}) : AnyOp();
 }
 std::size_t LinearCrossEntropy::least_scratch(Specs in) const {
@@ -208,7 +209,7 @@ BatchRule LinearCrossEntropyBackward::batch_rule(const BatchInputs& batch, int o
   return output == 1 ? BatchRule::per_example : BatchRule::summed;
 }
 
-AnyOp LinearCrossEntropyBackward::going_on(Specs, int output) const {
+AnyOp LinearCrossEntropyBackward::accumulating(Specs, int output) const {
   if (output != 2 || sum_so_far) return {};
   return any_op(LinearCrossEntropyBackward{targets, dweight_so_far, true});
 }
@@ -218,28 +219,28 @@ Subsumed LinearCrossEntropyBackward::subsumes() const {
   return {.op = {op_type<LinearCrossEntropy>(), &op}, .inputs = 3, .from = 2};
 }
 
-std::array<Spec, 4> LinearCrossEntropyDx::shape(Specs in) const {
+std::array<Spec, 4> LinearCrossEntropyInputGrad::shape(Specs in) const {
   const auto whole = LinearCrossEntropyBackward{targets}.shape(in);
   const auto rows = static_cast<std::int64_t>(sizes(in[0], in[1], true).rows);
   return {whole[1], whole[2], whole[3], Spec{{rows, 2}, computed(in[0])}};
 }
-Cost LinearCrossEntropyDx::cost(Specs in) const {
+Cost LinearCrossEntropyInputGrad::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
           static_cast<double>(in[0].bytes() + computed_like(in[0]).bytes() + in[1].bytes()),
           Work::product};
 }
-std::size_t LinearCrossEntropyDx::scratch(Specs in) const {
+std::size_t LinearCrossEntropyInputGrad::scratch(Specs in) const {
   const auto s = sizes(in[0], in[1], true);
   return scratch_within(s, most_scratch(s));
 }
-std::size_t LinearCrossEntropyDx::least_scratch(Specs in) const {
+std::size_t LinearCrossEntropyInputGrad::least_scratch(Specs in) const {
   return scratch_within(sizes(in[0], in[1], true), kLittleScratch);
 }
-double LinearCrossEntropyDx::slowdown(Specs in, std::size_t scratch) const {
+double LinearCrossEntropyInputGrad::slowdown(Specs in, std::size_t scratch) const {
   return slowdown_within(sizes(in[0], in[1], true), 2, scratch);
 }
 
-void LinearCrossEntropyDx::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
+void LinearCrossEntropyInputGrad::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
                                Scratch scratch) const {
   const auto s = sizes(*in[0].spec, *in[1].spec, true);
   with_types(name, in[0].dtype(), in[2], s.classes, targets.ignore_index,
@@ -254,22 +255,22 @@ void LinearCrossEntropyDx::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
              });
 }
 
-Spec LinearCrossEntropyDweight::shape(Specs in) const {
+Spec LinearCrossEntropyWeightGrad::shape(Specs in) const {
   check(name, in[0], in[1], in[2], targets.smoothing);
   return computed_like(in[1]);
 }
-Cost LinearCrossEntropyDweight::cost(Specs in) const {
+Cost LinearCrossEntropyWeightGrad::cost(Specs in) const {
   return {2 * product_flops(sizes(in[0], in[1], true)),
           static_cast<double>(in[0].bytes() + in[1].bytes() + computed_like(in[1]).bytes()),
           Work::product};
 }
-std::size_t LinearCrossEntropyDweight::row_block_scratch(Specs in, std::int64_t some) const {
+std::size_t LinearCrossEntropyWeightGrad::row_block_scratch(Specs in, std::int64_t some) const {
   auto s = sizes(in[0], in[1], true);
   s.classes = static_cast<std::size_t>(some);
   return kernels::linear_dweight_scratch(s);
 }
 
-void LinearCrossEntropyDweight::run_row_block(Ins in, Out dweight, std::int64_t first,
+void LinearCrossEntropyWeightGrad::run_row_block(Ins in, Out dweight, std::int64_t first,
                                               Scratch scratch) const {
   const auto s = sizes(*in[0].spec, *in[1].spec, true);
   const auto all_classes = static_cast<std::size_t>(classes);

@@ -14,7 +14,7 @@ namespace ebb::ops {
 struct LinearCrossEntropy {
   static constexpr auto name = "linear_cross_entropy";
   static constexpr bool half = true;
-  kernels::SparseTargets targets{};
+  math::SparseTargets targets{};
   bool accumulate = false;  // a sum so far is given
   bool operator==(const LinearCrossEntropy&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
@@ -32,7 +32,7 @@ struct LinearCrossEntropy {
     return rule::summed(batch, 0b101, overwrites(0), batch.in[0].rank() > 1);
   }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b1000 : 0; }
-  AnyOp going_on(Specs in, int output) const;
+  AnyOp accumulating(Specs in, int output) const;
 };
 
 // x, weight, labels, gradient of the sum ()[, dweight so far][, sum so far ()] → dweight, dx, sum,
@@ -41,7 +41,7 @@ struct LinearCrossEntropy {
 struct LinearCrossEntropyBackward {
   static constexpr auto name = "linear_cross_entropy_backward";
   static constexpr bool half = true;
-  kernels::SparseTargets targets{};
+  math::SparseTargets targets{};
   bool dweight_so_far = false, sum_so_far = false;  // is given
   bool operator==(const LinearCrossEntropyBackward&) const = default;
   std::array<Spec, 4> shape(Specs in) const;
@@ -60,7 +60,7 @@ struct LinearCrossEntropyBackward {
     if (output == 2 && sum_so_far) return 0b10000u << dweight_so_far;
     return output == 0 && dweight_so_far ? 0b10000 : 0;
   }
-  AnyOp going_on(Specs in, int output) const;
+  AnyOp accumulating(Specs in, int output) const;
   Subsumed subsumes() const;
 };
 
@@ -68,12 +68,12 @@ struct LinearCrossEntropyBackward {
 // them in its place (ebb/trace/gradient_blocks.hpp). Together they make the logits once more than it does.
 //
 // x, weight, labels, gradient of the sum () → dx, sum, count, row sums (rows, 2).
-struct LinearCrossEntropyDx {
-  static constexpr auto name = "linear_cross_entropy_dx";
+struct LinearCrossEntropyInputGrad {
+  static constexpr auto name = "linear_cross_entropy_input_grad";
   static constexpr bool half = true;
   static constexpr bool unlisted = true;
-  kernels::SparseTargets targets{};
-  bool operator==(const LinearCrossEntropyDx&) const = default;
+  math::SparseTargets targets{};
+  bool operator==(const LinearCrossEntropyInputGrad&) const = default;
   std::array<Spec, 4> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
@@ -83,14 +83,14 @@ struct LinearCrossEntropyDx {
 };
 
 // x, weight, labels, gradient of the sum (), row sums (rows, 2)[, dweight so far] → dweight.
-struct LinearCrossEntropyDweight {
-  static constexpr auto name = "linear_cross_entropy_dweight";
+struct LinearCrossEntropyWeightGrad {
+  static constexpr auto name = "linear_cross_entropy_weight_grad";
   static constexpr bool half = true;
   static constexpr bool unlisted = true;
-  kernels::SparseTargets targets{};
+  math::SparseTargets targets{};
   std::int64_t classes = 0;     // of the whole weight
   bool dweight_so_far = false;  // is given
-  bool operator==(const LinearCrossEntropyDweight&) const = default;
+  bool operator==(const LinearCrossEntropyWeightGrad&) const = default;
   Spec shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const { return row_block_scratch(in, in[1].shape[0]); }

@@ -6,12 +6,15 @@
 #include <ostream>
 
 #include "ebb/base/error.hpp"
+#include "ebb/kernels/loss.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/last_axis.hpp"
+#include "ebb/ops/layout.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/unary.hpp"
 
@@ -27,16 +30,16 @@ struct Leading {
   explicit Leading(const Shape& shape) {
     if (shape.rank() == 0) return;
     rows = static_cast<std::size_t>(shape[0]);
-    size = static_cast<std::size_t>(rows::product_from(shape, 1));
+    size = static_cast<std::size_t>(layout::product(shape, 1, shape.rank()));
   }
 };
 
 void check_pair(const char* op, const Spec& x, const Spec& t) {
-  rows::check_float(op, x);
+  check_float(op, x);
   if (x.shape != t.shape)
     throw Error(fmt::format("{}: the prediction is {} and the target {}; expected one shape", op,
                             to_string(x), to_string(t)));
-  rows::check_same_type(op, x, t);
+  check_same_type(op, x, t);
 }
 
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
@@ -89,7 +92,7 @@ std::ostream& operator<<(std::ostream& out, const Loss& loss) {
 }
 
 Loss loss_of(const Tensor& losses) {
-  rows::check_float("loss_of", losses.spec());
+  check_float("loss_of", losses.spec());
   return {sum_to(wide(losses), Shape()),
           Tensor::scalar(static_cast<double>(losses.size()), DType::i64)};
 }
@@ -106,32 +109,32 @@ void ops::check_so_far(const char* op, const Spec& so_far, DType sum) {
                             to_string(so_far), ebb::name(sum)));
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 std::array<Spec, 2> PairLoss<kKind>::shape(Specs in) const {
   check_so_far(name, in, 2, accumulate);
   const Spec& x = in[0];
   check_pair(name, x, in[1]);
   if (accumulate) check_so_far(name, in[2], x.dtype);
-  if (kKind == PairKind::huber && !(delta > 0))
+  if (kKind == math::PairLoss::huber && !(delta > 0))
     throw Error(fmt::format("huber: delta is {}, expected above 0", delta));
   return {Spec{{}, x.dtype}, Spec{{}, DType::i64}};
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 Cost PairLoss<kKind>::cost(Specs in) const {
-  return rows::cost(kKind == PairKind::binary_cross_entropy ? 30 : 3, in[0], {&in[0], &in[1]});
+  return reduction_cost(kKind == math::PairLoss::binary_cross_entropy ? 30 : 3, in[0], {&in[0], &in[1]});
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 std::size_t PairLoss<kKind>::scratch(Specs in) const {
   return Leading(in[0].shape).rows * size_of(in[0].dtype);
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 void PairLoss<kKind>::run(Ins in, Out sum, Out count, Scratch scratch) const {
   const In &x = in[0], &t = in[1];
   const Leading l(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     *sum.as<T>() = accumulate ? *in[2].as<T>() : T(0);
     kernels::element_loss({kKind, delta}, x.as<T>(), t.as<T>(), l.rows, l.size, sum.as<T>(),
@@ -140,15 +143,15 @@ void PairLoss<kKind>::run(Ins in, Out sum, Out count, Scratch scratch) const {
   *count.as<std::int64_t>() = x.size();
 }
 
-template <PairKind kKind>
-AnyOp PairLoss<kKind>::going_on(Specs, int output) const {
+template <math::PairLoss kKind>
+AnyOp PairLoss<kKind>::accumulating(Specs, int output) const {
   return output == 0 && !accumulate ? any_op(PairLoss{delta, true}) : AnyOp();
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 void PairLoss<kKind>::grad(Back& b) const {
   if (accumulate && b.wants(2)) b.give(2, b.d(0));
-  if constexpr (kKind == PairKind::binary_cross_entropy) {
+  if constexpr (kKind == math::PairLoss::binary_cross_entropy) {
     if (b.wants(0)) b.give(0, apply(PairLossBackward<kKind>{delta}, b.in(0), b.in(1), b.d(0)));
     if (b.wants(1)) b.give(1, -(b.in(0) * b.d(0)));
   } else {
@@ -159,7 +162,7 @@ void PairLoss<kKind>::grad(Back& b) const {
   }
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 Spec PairLossBackward<kKind>::shape(const Spec& x, const Spec& t, const Spec& dsum) const {
   check_pair(name, x, t);
   if (dsum != Spec{{}, x.dtype})
@@ -168,14 +171,14 @@ Spec PairLossBackward<kKind>::shape(const Spec& x, const Spec& t, const Spec& ds
   return x;
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 Cost PairLossBackward<kKind>::cost(const Spec& x, const Spec& t, const Spec&) const {
-  return rows::cost(kKind == PairKind::binary_cross_entropy ? 30 : 3, x, {&x, &t, &x});
+  return reduction_cost(kKind == math::PairLoss::binary_cross_entropy ? 30 : 3, x, {&x, &t, &x});
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 void PairLossBackward<kKind>::run(In x, In t, In dsum, Out dx, Scratch) const {
-  rows::with_float(x.dtype(), [&](auto zero) {
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::element_loss_backward({kKind, delta}, x.as<T>(), t.as<T>(),
                                    static_cast<std::size_t>(x.size()), *dsum.as<T>(), dx.as<T>());
@@ -183,7 +186,7 @@ void PairLossBackward<kKind>::run(In x, In t, In dsum, Out dx, Scratch) const {
 }
 
 // dx = dsum * f'(x, t): the second derivative is f'' in x and, but for one, -f'' in t.
-template <PairKind kKind>
+template <math::PairLoss kKind>
 void PairLossBackward<kKind>::grad(Back& b) const {
   const Tensor &x = b.in(0), &t = b.in(1), &dsum = b.in(2), &a = b.d();
   const auto zeros = [&] { return Tensor::zeros(x.shape(), x.dtype()); };
@@ -193,16 +196,16 @@ void PairLossBackward<kKind>::grad(Back& b) const {
   }
   if (!b.wants(0) && !b.wants(1)) return;
   const Tensor scaled = a * dsum;
-  if constexpr (kKind == PairKind::binary_cross_entropy) {
+  if constexpr (kKind == math::PairLoss::binary_cross_entropy) {
     if (b.wants(1)) b.give(1, -scaled);
     if (!b.wants(0)) return;
     const Tensor p = sigmoid(x);
     b.give(0, scaled * p * (1.0 - p));
   } else {
     Tensor curved;
-    if constexpr (kKind == PairKind::squared) curved = scaled * 2.0;
-    if constexpr (kKind == PairKind::absolute) curved = zeros();
-    if constexpr (kKind == PairKind::huber) {
+    if constexpr (kKind == math::PairLoss::squared) curved = scaled * 2.0;
+    if constexpr (kKind == math::PairLoss::absolute) curved = zeros();
+    if constexpr (kKind == math::PairLoss::huber) {
       const Tensor limit = Tensor::scalar(delta, x.dtype());
       curved = where(less_equal(abs(x - t), limit), scaled, zeros());
     }
@@ -213,7 +216,7 @@ void PairLossBackward<kKind>::grad(Back& b) const {
 
 namespace {
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 Loss pair_loss(const Tensor& x, const Tensor& t, double delta = 1) {
   auto [sum, count] = apply(PairLoss<kKind>{delta}, wide(x), wide(t));
   return {std::move(sum), std::move(count)};
@@ -222,21 +225,21 @@ Loss pair_loss(const Tensor& x, const Tensor& t, double delta = 1) {
 }  // namespace
 
 Loss binary_cross_entropy(const Tensor& logits, const Tensor& targets) {
-  return pair_loss<PairKind::binary_cross_entropy>(logits, targets);
+  return pair_loss<math::PairLoss::binary_cross_entropy>(logits, targets);
 }
 Loss mse(const Tensor& prediction, const Tensor& target) {
-  return pair_loss<PairKind::squared>(prediction, target);
+  return pair_loss<math::PairLoss::squared>(prediction, target);
 }
 Loss mae(const Tensor& prediction, const Tensor& target) {
-  return pair_loss<PairKind::absolute>(prediction, target);
+  return pair_loss<math::PairLoss::absolute>(prediction, target);
 }
 Loss huber(const Tensor& prediction, const Tensor& target, double delta) {
-  return pair_loss<PairKind::huber>(prediction, target, delta);
+  return pair_loss<math::PairLoss::huber>(prediction, target, delta);
 }
 
-template struct ops::PairLossBackward<PairKind::binary_cross_entropy>;
-template struct ops::PairLossBackward<PairKind::squared>;
-template struct ops::PairLossBackward<PairKind::absolute>;
-template struct ops::PairLossBackward<PairKind::huber>;
+template struct ops::PairLossBackward<math::PairLoss::binary_cross_entropy>;
+template struct ops::PairLossBackward<math::PairLoss::squared>;
+template struct ops::PairLossBackward<math::PairLoss::absolute>;
+template struct ops::PairLossBackward<math::PairLoss::huber>;
 
 }  // namespace ebb

@@ -16,7 +16,7 @@
 
 #include <iosfwd>
 
-#include "ebb/kernels/loss.hpp"
+#include "ebb/base/math_functions.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
 
@@ -62,7 +62,7 @@ void check_so_far(const char* op, const Spec& so_far, DType sum);
 // logits (…, classes), labels (…) of i32 or i64[, sum so far ()] → sum, count. Kept: the first two.
 struct SparseCrossEntropy {
   static constexpr auto name = "sparse_cross_entropy";
-  kernels::SparseTargets targets{};
+  math::SparseTargets targets{};
   bool accumulate = false;  // a sum so far is given
   bool operator==(const SparseCrossEntropy&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
@@ -77,13 +77,13 @@ struct SparseCrossEntropy {
     return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
-  AnyOp going_on(Specs in, int output) const;
+  AnyOp accumulating(Specs in, int output) const;
 };
 
 // logits, labels, gradient of the sum () → gradient of the logits.
 struct SparseCrossEntropyBackward {
   static constexpr auto name = "sparse_cross_entropy_backward";
-  kernels::SparseTargets targets{};
+  math::SparseTargets targets{};
   bool operator==(const SparseCrossEntropyBackward&) const = default;
   Spec shape(const Spec& logits, const Spec& labels, const Spec& dsum) const;
   Cost cost(const Spec& logits, const Spec& labels, const Spec& dsum) const;
@@ -115,7 +115,7 @@ struct CrossEntropy {
     return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
-  AnyOp going_on(Specs in, int output) const;
+  AnyOp accumulating(Specs in, int output) const;
 };
 
 struct CrossEntropyBackward {
@@ -130,23 +130,22 @@ struct CrossEntropyBackward {
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
-// Losses of pairs of elements (kernels/loss.hpp has the formulas). x, t of one shape[, sum so far ()]
+// Losses of pairs of elements (math::PairLoss has the formulas). x, t of one shape[, sum so far ()]
 // → sum, count.
-using PairKind = kernels::ElementLoss::Kind;
-constexpr const char* pair_name(PairKind kind, bool backward) {
+constexpr const char* pair_name(math::PairLoss kind, bool backward) {
   switch (kind) {
-    case PairKind::binary_cross_entropy:
+    case math::PairLoss::binary_cross_entropy:
       return backward ? "binary_cross_entropy_backward" : "binary_cross_entropy";
-    case PairKind::squared:
+    case math::PairLoss::squared:
       return backward ? "mse_backward" : "mse";
-    case PairKind::absolute:
+    case math::PairLoss::absolute:
       return backward ? "mae_backward" : "mae";
     default:
       return backward ? "huber_backward" : "huber";
   }
 }
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 struct PairLoss {
   static constexpr auto name = pair_name(kKind, false);
   double delta = 1;
@@ -158,16 +157,16 @@ struct PairLoss {
   void run(Ins in, Out sum, Out count, Scratch scratch) const;
   Needs needs(int input) const {
     if (input > 1) return Needs::nothing();
-    const bool linear = kKind == PairKind::binary_cross_entropy && input == 1;  // in its targets
+    const bool linear = kKind == math::PairLoss::binary_cross_entropy && input == 1;  // in its targets
     return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
-  AnyOp going_on(Specs in, int output) const;
+  AnyOp accumulating(Specs in, int output) const;
 };
 
-template <PairKind kKind>
+template <math::PairLoss kKind>
 struct PairLossBackward {  // x, t, gradient of the sum () → gradient of x
   static constexpr auto name = pair_name(kKind, true);
   double delta = 1;

@@ -1,14 +1,16 @@
 #include <fmt/core.h>
 
 #include "ebb/base/error.hpp"
+#include "ebb/kernels/loss.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/labels.hpp"
+#include "ebb/ops/last_axis.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
@@ -25,12 +27,11 @@ void ops::refuse_label(const char* op, std::int64_t label, std::ptrdiff_t row,
 
 namespace {
 
-using rows::RowsOf;
 
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
 
 void check_logits(const char* op, const Spec& logits) {
-  rows::check_float(op, logits);
+  check_float(op, logits);
   if (logits.rank() == 0)
     throw Error(fmt::format("{}: the logits are {}; expected (…, classes)", op, to_string(logits)));
 }
@@ -54,7 +55,7 @@ void check_soft(const char* op, const Spec& logits, const Spec& targets) {
   if (logits.shape != targets.shape)
     throw Error(fmt::format("{}: the logits are {} and the targets {}; expected one shape", op,
                             to_string(logits), to_string(targets)));
-  rows::check_same_type(op, logits, targets);
+  check_same_type(op, logits, targets);
 }
 
 void check_dsum(const char* op, const Spec& logits, const Spec& dsum) {
@@ -66,7 +67,7 @@ void check_dsum(const char* op, const Spec& logits, const Spec& dsum) {
 const Spec kCount{{}, DType::i64};
 
 std::size_t rows_scratch(const Spec& logits) {
-  return RowsOf(logits.shape).count * size_of(logits.dtype);
+  return LastAxis(logits.shape).count * size_of(logits.dtype);
 }
 
 }  // namespace
@@ -79,17 +80,17 @@ std::array<Spec, 2> SparseCrossEntropy::shape(Specs in) const {
   if (accumulate) check_so_far(name, in[2], in[0].dtype);
   return {Spec{{}, in[0].dtype}, kCount};
 }
-Cost SparseCrossEntropy::cost(Specs in) const { return rows::cost(20, in[0], {&in[0], &in[1]}); }
+Cost SparseCrossEntropy::cost(Specs in) const { return reduction_cost(20, in[0], {&in[0], &in[1]}); }
 std::size_t SparseCrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
-AnyOp SparseCrossEntropy::going_on(Specs, int output) const {
+AnyOp SparseCrossEntropy::accumulating(Specs, int output) const {
   return output == 0 && !accumulate ? any_op(SparseCrossEntropy{targets, true}) : AnyOp();
 }
 
 void SparseCrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {
   const In &logits = in[0], &labels = in[1];
-  const RowsOf r(logits.shape());
+  const LastAxis r(logits.shape());
   with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
-    rows::with_float(logits.dtype(), [&](auto zero) {
+    with_float(logits.dtype(), [&](auto zero) {
       using T = decltype(zero);
       *sum.as<T>() = accumulate ? *in[2].as<T>() : T(0);
       *count.as<std::int64_t>() = 0;
@@ -112,13 +113,13 @@ Spec SparseCrossEntropyBackward::shape(const Spec& logits, const Spec& labels,
   return logits;
 }
 Cost SparseCrossEntropyBackward::cost(const Spec& logits, const Spec& labels, const Spec&) const {
-  return rows::cost(20, logits, {&logits, &labels, &logits});
+  return reduction_cost(20, logits, {&logits, &labels, &logits});
 }
 
 void SparseCrossEntropyBackward::run(In logits, In labels, In dsum, Out dlogits, Scratch) const {
-  const RowsOf r(logits.shape());
+  const LastAxis r(logits.shape());
   with_labels(name, labels, r.size, targets.ignore_index, [&](const auto* all) {
-    rows::with_float(logits.dtype(), [&](auto zero) {
+    with_float(logits.dtype(), [&](auto zero) {
       using T = decltype(zero);
       kernels::sparse_cross_entropy_backward(logits.as<T>(), all, r.count, r.size, targets,
                                              *dsum.as<T>(), dlogits.as<T>());
@@ -154,16 +155,16 @@ std::array<Spec, 2> CrossEntropy::shape(Specs in) const {
   if (accumulate) check_so_far(name, in[2], in[0].dtype);
   return {Spec{{}, in[0].dtype}, kCount};
 }
-Cost CrossEntropy::cost(Specs in) const { return rows::cost(22, in[0], {&in[0], &in[1]}); }
+Cost CrossEntropy::cost(Specs in) const { return reduction_cost(22, in[0], {&in[0], &in[1]}); }
 std::size_t CrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
-AnyOp CrossEntropy::going_on(Specs, int output) const {
+AnyOp CrossEntropy::accumulating(Specs, int output) const {
   return output == 0 && !accumulate ? any_op(CrossEntropy{true}) : AnyOp();
 }
 
 void CrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {
   const In &logits = in[0], &targets = in[1];
-  const RowsOf r(logits.shape());
-  rows::with_float(logits.dtype(), [&](auto zero) {
+  const LastAxis r(logits.shape());
+  with_float(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     *sum.as<T>() = accumulate ? *in[2].as<T>() : T(0);
     kernels::cross_entropy(logits.as<T>(), targets.as<T>(), r.count, r.size, sum.as<T>(), scratch);
@@ -183,12 +184,12 @@ Spec CrossEntropyBackward::shape(const Spec& logits, const Spec& targets, const 
   return logits;
 }
 Cost CrossEntropyBackward::cost(const Spec& logits, const Spec& targets, const Spec&) const {
-  return rows::cost(40, logits, {&logits, &targets, &logits});
+  return reduction_cost(40, logits, {&logits, &targets, &logits});
 }
 
 void CrossEntropyBackward::run(In logits, In targets, In dsum, Out dlogits, Scratch) const {
-  const RowsOf r(logits.shape());
-  rows::with_float(logits.dtype(), [&](auto zero) {
+  const LastAxis r(logits.shape());
+  with_float(logits.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::cross_entropy_backward(logits.as<T>(), targets.as<T>(), r.count, r.size, *dsum.as<T>(),
                                     dlogits.as<T>());

@@ -7,13 +7,11 @@
 
 #include <optional>
 
-#include "ebb/kernels/gemm.hpp"
+#include "ebb/base/math_functions.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
-
-using kernels::Activation;
 
 struct MatmulOptions {
   bool transpose_a = false, transpose_b = false;

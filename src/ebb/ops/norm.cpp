@@ -8,8 +8,9 @@
 #include "ebb/kernels/norm.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/last_axis.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/unary.hpp"
 
@@ -19,7 +20,6 @@ using namespace ops;
 
 namespace {
 
-using rows::RowsOf;
 
 void check_dy(const char* op, const Spec& x, const Spec& dy) {
   if (dy != x) throw Error(fmt::format("{}: {} and {} differ", op, to_string(x), to_string(dy)));
@@ -103,24 +103,24 @@ BatchRule backward_rows(const BatchInputs& batch, int output, std::uint32_t so_f
 
 // ---- layer_norm ----
 
-Spec LayerNormOp::shape(const Spec& x, const Spec& weight, const Spec& bias) const {
-  rows::check_parameter(name, "weight", weight, x);
-  rows::check_parameter(name, "bias", bias, x);
+Spec LayerNorm::shape(const Spec& x, const Spec& weight, const Spec& bias) const {
+  check_parameter(name, "weight", weight, x);
+  check_parameter(name, "bias", bias, x);
   return x;
 }
-Cost LayerNormOp::cost(const Spec& x, const Spec& weight, const Spec& bias) const {
-  return rows::cost(8, x, {&x, &weight, &bias, &x});
+Cost LayerNorm::cost(const Spec& x, const Spec& weight, const Spec& bias) const {
+  return reduction_cost(8, x, {&x, &weight, &bias, &x});
 }
 
-void LayerNormOp::run(In x, In weight, In bias, Out y, Scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+void LayerNorm::run(In x, In weight, In bias, Out y, Scratch) const {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::layer_norm(x.as<T>(), weight.as<T>(), bias.as<T>(), y.as<T>(), r.count, r.size, eps);
   });
 }
 
-void LayerNormOp::grad(Back& b) const {
+void LayerNorm::grad(Back& b) const {
   if (!b.wants(0) && !b.wants(1)) {
     if (b.wants(2)) b.give(2, sum_to(b.d(), b.in_spec(2).shape, b.take(2)));
     return;
@@ -132,7 +132,7 @@ void LayerNormOp::grad(Back& b) const {
 }
 
 std::array<Spec, 3> LayerNormBackward::shape(Specs in) const {
-  rows::check_parameter(name, "weight", in[1], in[0]);
+  check_parameter(name, "weight", in[1], in[0]);
   check_dy(name, in[0], in[2]);
   const std::size_t expected = 3u + dweight_so_far + dbias_so_far;
   if (in.size() != expected)
@@ -141,12 +141,12 @@ std::array<Spec, 3> LayerNormBackward::shape(Specs in) const {
   return {in[0], in[1], in[1]};
 }
 Cost LayerNormBackward::cost(Specs in) const {
-  return rows::cost(20, in[0], {&in[0], &in[2], &in[0], &in[1], &in[1], &in[1]});
+  return reduction_cost(20, in[0], {&in[0], &in[2], &in[0], &in[1], &in[1], &in[1]});
 }
 
 void LayerNormBackward::run(Ins in, Out dx, Out dweight, Out dbias, Scratch) const {
-  const RowsOf r(in[0].shape());
-  rows::with_float(in[0].dtype(), [&](auto zero) {
+  const LastAxis r(in[0].shape());
+  with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::layer_norm_backward(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), dx.as<T>(),
                                  started<T>(dweight, dweight_so_far ? &in[3] : nullptr),
@@ -167,7 +167,7 @@ void LayerNormBackward::grad(Back& b) const {
 }
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return apply(LayerNormOp{eps}, x, weight, bias);
+  return apply(LayerNorm{eps}, x, weight, bias);
 }
 
 std::array<Tensor, 3> ops::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
@@ -182,41 +182,41 @@ std::array<Tensor, 3> ops::layer_norm_backward(const Tensor& x, const Tensor& we
 
 // ---- rms_norm ----
 
-Spec RmsNormOp::shape(const Spec& x, const Spec& weight) const {
-  rows::check_parameter(name, "weight", weight, x);
+Spec RmsNorm::shape(const Spec& x, const Spec& weight) const {
+  check_parameter(name, "weight", weight, x);
   return x;
 }
-Cost RmsNormOp::cost(const Spec& x, const Spec& weight) const {
-  return rows::cost(5, x, {&x, &weight, &x});
+Cost RmsNorm::cost(const Spec& x, const Spec& weight) const {
+  return reduction_cost(5, x, {&x, &weight, &x});
 }
 
-void RmsNormOp::run(In x, In weight, Out y, Scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+void RmsNorm::run(In x, In weight, Out y, Scratch) const {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::rms_norm(x.as<T>(), weight.as<T>(), y.as<T>(), r.count, r.size, eps);
   });
 }
 
-void RmsNormOp::grad(Back& b) const {
+void RmsNorm::grad(Back& b) const {
   const auto d = rms_norm_backward(b.in(0), b.in(1), b.d(), eps, b.wants(1) ? b.take(1) : Tensor());
   if (b.wants(0)) b.give(0, d[0]);
   if (b.wants(1)) b.give(1, d[1]);
 }
 
 std::array<Spec, 2> RmsNormBackward::shape(Specs in) const {
-  rows::check_parameter(name, "weight", in[1], in[0]);
+  check_parameter(name, "weight", in[1], in[0]);
   check_dy(name, in[0], in[2]);
   if (accumulate) check_accumulator(name, in[3], in[1]);
   return {in[0], in[1]};
 }
 Cost RmsNormBackward::cost(Specs in) const {
-  return rows::cost(15, in[0], {&in[0], &in[2], &in[0], &in[1], &in[1]});
+  return reduction_cost(15, in[0], {&in[0], &in[2], &in[0], &in[1], &in[1]});
 }
 
 void RmsNormBackward::run(Ins in, Out dx, Out dweight, Scratch) const {
-  const RowsOf r(in[0].shape());
-  rows::with_float(in[0].dtype(), [&](auto zero) {
+  const LastAxis r(in[0].shape());
+  with_float(in[0].dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::rms_norm_backward(in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), dx.as<T>(),
                                started<T>(dweight, accumulate ? &in[3] : nullptr), r.count, r.size,
@@ -234,7 +234,7 @@ void RmsNormBackward::grad(Back& b) const {
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return apply(RmsNormOp{eps}, x, weight);
+  return apply(RmsNorm{eps}, x, weight);
 }
 
 std::array<Tensor, 2> ops::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,

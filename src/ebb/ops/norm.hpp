@@ -6,11 +6,11 @@
 
 namespace ebb::ops {
 
-struct LayerNormOp {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight +
+struct LayerNorm {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight +
                       // bias
   static constexpr auto name = "layer_norm";
   double eps = 1e-5;
-  bool operator==(const LayerNormOp&) const = default;
+  bool operator==(const LayerNorm&) const = default;
   Spec shape(const Spec& x, const Spec& weight, const Spec& bias) const;
   Cost cost(const Spec& x, const Spec& weight, const Spec& bias) const;
   void run(In x, In weight, In bias, Out y, Scratch) const;
@@ -41,10 +41,10 @@ struct LayerNormBackward {  // x, weight, dy[, dweight so far][, dbias so far] �
   }
 };
 
-struct RmsNormOp {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weight
+struct RmsNorm {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weight
   static constexpr auto name = "rms_norm";
   double eps = 1e-6;
-  bool operator==(const RmsNormOp&) const = default;
+  bool operator==(const RmsNorm&) const = default;
   Spec shape(const Spec& x, const Spec& weight) const;
   Cost cost(const Spec& x, const Spec& weight) const;
   void run(In x, In weight, Out y, Scratch) const;

@@ -1,47 +1,69 @@
 // One op, one place. An op is a plain struct in ebb::ops, and a function in ebb that calls it:
 //
-//   struct RmsNorm {                                        // y = w * x / sqrt(mean(x^2) + eps)
+// clang-format off
+//   struct RmsNorm {                                         // y = w * x / sqrt(mean(x^2) + eps)
 //     static constexpr auto name = "rms_norm";
-//     float eps = 1e-6f;                                    // attributes: trivially copyable
+//     float eps = 1e-6f;                                     // attributes: trivially copyable
 //     bool operator==(const RmsNorm&) const = default;
-//     Spec shape(const Spec& x, const Spec& w) const;       // throws, naming the op and both
-//     shapes Cost cost(const Spec& x, const Spec& w) const;        // flops and bytes, for the
-//     planner std::size_t scratch(const Spec& x, const Spec& w) const;            // optional:
-//     bytes run needs void run(In x, In w, Out y, Scratch scratch) const;   // calls a kernel Needs
-//     needs(int input) const;                         // what that input's gradient needs void
-//     grad(Back& back) const;                          // in ops: taped, traced, planned too
+//     Spec shape(const Spec& x, const Spec& w) const;        // throws, naming the op and both shapes
+//     Cost cost(const Spec& x, const Spec& w) const;         // flops and bytes, for the planner
+//     void run(In x, In w, Out y, Scratch scratch) const;    // calls a kernel
+//     Needs needs(int input) const;                          // what that input's gradient reads
+//     void grad(Back& back) const;                           // in ops: taped, traced, planned too
 //   };
 //
-// Where it is so, an op adds:
-//     std::uint32_t overwrites(int output) const;   // inputs whose bytes that output may take
-//     over,
-//                                                   // being of one spec: bit i is input i
-//     static constexpr bool once = true;            // never to be run again: it changes the world
-//     BatchRule batch_rule(const BatchInputs& batch, int output) const;   // how it treats the rows of a batch
-//     std::size_t least_scratch(Specs in) const;    // run() also works, in the same bits, with any
-//                                                   // scratch from this to scratch() …
-//     double slowdown(Specs in, std::size_t scratch) const;   // … in so many times its time
-//     static constexpr bool elementwise = true;     // one result, each element of it from the
-//                                                   // elements at its place, inputs being broadcast
-//     static constexpr bool unlisted = true;        // made by a pass, not called: not registered
-//     Subsumed subsumes() const;                      // the call that this one makes needless
-//     AnyOp going_on(Specs in, int output) const;   // the op that takes one more input, from which
-//                                                   // this output, a sum over rows, starts its chain
+// Tape, trace, planner and executor read only that.
 //
-// An op whose result can share its input's bytes adds `Tensor view(const Tensor& x) const`, which
-// gives the view, or an empty handle where it must be run after all.
+// Names: the struct is the op's name in CamelCase (ops/apply.hpp asserts it); the gradient of all inputs
+// of X is XBackward, that of one of them XInputGrad or XWeightGrad. A family that differs in a function
+// alone is a template over it, and named after that: Unary<math::Unary::exp> is "exp"; likewise
+// UnaryBackward<…>, Binary<…>, Reduce<…>.
 //
-// Tape, trace, planner and executor read only that. An op with several outputs returns
-// std::array<Spec, N> from shape() and takes N Outs. An op with any number of inputs takes
-// std::span<const Spec> (Specs) and std::span<const In> (Ins). An op without grad() passes no
-// gradient on. `apply(RmsNorm{…}, x, w)` runs it here and now and shows it to the tapes of this
-// thread.
+// Several outputs: shape() gives std::array<Spec, N>, and run() takes N Outs. Any number of inputs:
+// Specs in place of each Spec, Ins in place of each In. No gradient is passed on where grad() is
+// left out. `apply(RmsNorm{…}, x, w)` runs it here and now and shows it to the tapes of this thread.
+//
+// Where it is so, an op adds any of these. What it is:
+//   static constexpr bool half = true;                       // takes 16-bit floats itself; others are
+//                                                            // given them widened to f32
+//   static constexpr bool elementwise = true;                // one result, each element of it from the
+//                                                            // elements at its place, inputs broadcast
+//   static constexpr bool once = true;                       // never to be run again: it changes the world
+//   static constexpr bool unlisted = true;                   // made by a pass, not called: not registered
+//   Tensor view(const Tensor& x) const;                      // a result that shares its input's bytes, or
+//                                                            // an empty handle where it must be run
+//
+// The memory it works in:
+//   std::size_t scratch(const Spec& x, const Spec& w) const; // bytes that run() needs besides
+//   std::size_t least_scratch(Specs in) const;               // run() also works, in the same bits, with
+//                                                            // any scratch from this to scratch() …
+//   double slowdown(Specs in, std::size_t scratch) const;    // … in so many times its time
+//   std::uint32_t overwrites(int output) const;              // bit i: that output may take the bytes of
+//                                                            // input i, being of one spec
+//
+// A batch in parts:
+//   BatchRule batch_rule(const BatchInputs& batch,           // how an output treats the examples of a
+//                        int output) const;                  // batch; BatchRule::mixed without it
+//   AnyOp for_examples(std::int64_t from,                    // the op that does the same for `to` examples
+//                      std::int64_t to) const;               // as this one for `from`, where attributes
+//                                                            // depend on their number; empty: none
+//   AnyOp accumulating(Specs in, int output) const;          // the op that takes one more input, from which
+//                                                            // this output, a sum over examples, starts its
+//                                                            // chain; empty: none
+//   Subsumed subsumes() const;                               // the call that this one makes needless
+//
+// A block of rows of its result (ops/row_block.hpp), all three or none:
+//   std::optional<std::uint32_t> row_block_inputs(Specs in) const;
+//   std::size_t row_block_scratch(Specs in, std::int64_t rows) const;
+//   void run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const;
+// clang-format on
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,10 +81,10 @@ enum class Work : std::uint8_t {
   convolution,
   depthwise,  // a convolution of few channels a group
   attention,
-  cell,    // recurrent: one time after the other
-  rows,    // norms, softmax, losses, reductions, windows
-  gather,  // rows by index
-  scatter  // sums into rows by index
+  cell,       // recurrent: one time after the other
+  reduction,  // along axes: also norms, softmax, losses, windows
+  gather,     // rows of a table by index
+  scatter     // sums into rows of a table by index
 };
 inline constexpr int kWorks = 9;
 
@@ -124,10 +146,11 @@ struct BatchInputs {
   bool sum(std::size_t i) const { return sums >> i & 1; }
 };
 enum class BatchRule : std::uint8_t {
-  mixed,   // a row depends on others, or nobody has said that it does not: the batch stays whole
+  mixed,        // an example depends on others, or nobody has said that it does not: the batch stays
+                // whole
   per_example,  // the result carries the batch: each example's part comes from that example alone
-  summed,  // the result is a sum over the examples, in their order, one chain for each element that
-           // starts from the input it overwrites, where there is one
+  summed,       // the result is a sum over the examples, in their order, one chain for each element
+                // that starts from the input it overwrites, where there is one
 };
 
 // One call of an op on the way back: gradients of its outputs come in, those of its inputs go out.
@@ -157,7 +180,7 @@ class Back {
 };
 
 struct Subsumed;  // below
-class AnyOp;     // likewise
+class AnyOp;      // likewise
 
 // What is known of an op without its type. One for each op struct, registered when first linked in.
 struct OpType {
@@ -178,10 +201,15 @@ struct OpType {
   BatchRule (*batch_rule)(const void* op, const BatchInputs& batch, int output);
   bool once;
   bool elementwise;
-  Subsumed (*subsumes)(const void* op);  // null: nothing
-  std::size_t (*least_scratch)(const void* op, Specs in);  // null: all of it
+  Subsumed (*subsumes)(const void* op);                                        // null: nothing
+  std::size_t (*least_scratch)(const void* op, Specs in);                      // null: all of it
   double (*slowdown)(const void* op, Specs in, std::size_t scratch);
-  AnyOp (*going_on)(const void* op, Specs in, int output);  // empty: there is none
+  AnyOp (*for_examples)(const void* op, std::int64_t from, std::int64_t to);   // empty: there is none
+  AnyOp (*accumulating)(const void* op, Specs in, int output);                 // empty: there is none
+  // Null: it makes its result as a whole. Callers use ops/row_block.hpp.
+  std::optional<std::uint32_t> (*row_block_inputs)(const void* op, Specs in);
+  std::size_t (*row_block_scratch)(const void* op, Specs in, std::int64_t rows);
+  void (*run_row_block)(const void* op, Ins in, Out rows, std::int64_t first, Scratch scratch);
   OpType* next = nullptr;
 };
 

@@ -5,7 +5,8 @@
 #include "ebb/base/error.hpp"
 #include "ebb/kernels/pool2d.hpp"
 #include "ebb/ops/apply.hpp"
-#include "ebb/ops/rows.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/last_axis.hpp"
 #include "ebb/ops/shape.hpp"
 
 namespace ebb {
@@ -19,7 +20,7 @@ using kernels::Pool2dShape;
 std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
 
 void check_image(const char* op, const char* what, const Spec& x) {
-  rows::check_float(op, x);
+  check_float(op, x);
   if (x.rank() != 4)
     throw Error(fmt::format("{}: {} is {}; expected (batch, height, width, channels)", op, what,
                             to_string(x)));
@@ -81,7 +82,7 @@ void check_dy(const char* op, const Spec& dy, const Spec& expected) {
 
 // One operation for each cell of each window, and the bytes of all the specs.
 Cost window_cost(const Pool2dOptions& o, const Spec& y, std::initializer_list<const Spec*> moved) {
-  return rows::cost(static_cast<double>(o.window[0] * o.window[1]), y, moved);
+  return reduction_cost(static_cast<double>(o.window[0] * o.window[1]), y, moved);
 }
 
 // A pool over lengths as one over images of one row.
@@ -110,33 +111,33 @@ Cost MaxPool2d::cost(const Spec& x) const {
 
 void MaxPool2d::run(In x, Out y, Scratch) const {
   const Pool2dShape s = sizes(name, options, x.shape());
-  rows::with_float(y.dtype(), [&](auto zero) {
+  with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::max_pool2d<T>(s, x.as<T>(), y.as<T>());
   });
 }
 
 void MaxPool2d::grad(Back& b) const {
-  if (b.wants(0)) b.give(0, max_pool2d_grad(b.in(0), b.d(), options));
+  if (b.wants(0)) b.give(0, max_pool2d_backward(b.in(0), b.d(), options));
 }
 
-Spec MaxPool2dGrad::shape(const Spec& x, const Spec& dy) const {
+Spec MaxPool2dBackward::shape(const Spec& x, const Spec& dy) const {
   check_dy(name, dy, pooled(name, options, x));
   return x;
 }
-Cost MaxPool2dGrad::cost(const Spec& x, const Spec& dy) const {
+Cost MaxPool2dBackward::cost(const Spec& x, const Spec& dy) const {
   return window_cost(options, dy, {&x, &dy, &x});
 }
 
-void MaxPool2dGrad::run(In x, In dy, Out dx, Scratch) const {
+void MaxPool2dBackward::run(In x, In dy, Out dx, Scratch) const {
   const Pool2dShape s = sizes(name, options, x.shape());
-  rows::with_float(dx.dtype(), [&](auto zero) {
+  with_float(dx.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::max_pool2d_grad<T>(s, x.as<T>(), dy.as<T>(), dx.as<T>());
   });
 }
 
-void MaxPool2dGrad::grad(Back& b) const {  // where x is largest does not move with x
+void MaxPool2dBackward::grad(Back& b) const {  // where x is largest does not move with x
   if (b.wants(1)) b.give(1, max_pool2d_pick(b.in(0), b.d(), options));
 }
 
@@ -151,14 +152,14 @@ Cost MaxPool2dPick::cost(const Spec& x, const Spec& v) const {
 
 void MaxPool2dPick::run(In x, In v, Out y, Scratch) const {
   const Pool2dShape s = sizes(name, options, x.shape());
-  rows::with_float(y.dtype(), [&](auto zero) {
+  with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::max_pool2d_pick<T>(s, x.as<T>(), v.as<T>(), y.as<T>());
   });
 }
 
 void MaxPool2dPick::grad(Back& b) const {
-  if (b.wants(1)) b.give(1, max_pool2d_grad(b.in(0), b.d(), options));
+  if (b.wants(1)) b.give(1, max_pool2d_backward(b.in(0), b.d(), options));
 }
 
 // ---- average ----
@@ -171,7 +172,7 @@ Cost AvgPool2d::cost(const Spec& x) const {
 
 void AvgPool2d::run(In x, Out y, Scratch) const {
   const Pool2dShape s = sizes(name, options, x.shape());
-  rows::with_float(y.dtype(), [&](auto zero) {
+  with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::avg_pool2d<T>(s, x.as<T>(), y.as<T>(), options.count_padding);
   });
@@ -179,29 +180,29 @@ void AvgPool2d::run(In x, Out y, Scratch) const {
 
 void AvgPool2d::grad(Back& b) const {
   const Shape& x = b.in_spec(0).shape;
-  if (b.wants(0)) b.give(0, avg_pool2d_grad(b.d(), x[1], x[2], options));
+  if (b.wants(0)) b.give(0, avg_pool2d_backward(b.d(), x[1], x[2], options));
 }
 
-Spec AvgPool2dGrad::shape(const Spec& dy) const {
+Spec AvgPool2dBackward::shape(const Spec& dy) const {
   check_image(name, "dy", dy);
   const Spec x{{dy.shape[0], in_h, in_w, dy.shape[3]}, dy.dtype};
   check_dy(name, dy, pooled(name, options, x));
   return x;
 }
-Cost AvgPool2dGrad::cost(const Spec& dy) const {
+Cost AvgPool2dBackward::cost(const Spec& dy) const {
   const Spec x = shape(dy);
   return window_cost(options, dy, {&dy, &x});
 }
 
-void AvgPool2dGrad::run(In dy, Out dx, Scratch) const {
+void AvgPool2dBackward::run(In dy, Out dx, Scratch) const {
   const Pool2dShape s = sizes(name, options, dx.shape());
-  rows::with_float(dx.dtype(), [&](auto zero) {
+  with_float(dx.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::avg_pool2d_grad<T>(s, dy.as<T>(), dx.as<T>(), options.count_padding);
   });
 }
 
-void AvgPool2dGrad::grad(Back& b) const {
+void AvgPool2dBackward::grad(Back& b) const {
   if (b.wants(0)) b.give(0, avg_pool2d(b.d(), options));
 }
 
@@ -219,15 +220,15 @@ Tensor avg_pool1d(const Tensor& x, const Pool1dOptions& o) {
   return without_row(avg_pool2d(with_row(x), over));
 }
 
-Tensor ops::max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& o) {
-  return apply(MaxPool2dGrad{o}, x, dy);
+Tensor ops::max_pool2d_backward(const Tensor& x, const Tensor& dy, const Pool2dOptions& o) {
+  return apply(MaxPool2dBackward{o}, x, dy);
 }
 Tensor ops::max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& o) {
   return apply(MaxPool2dPick{o}, x, v);
 }
-Tensor ops::avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
+Tensor ops::avg_pool2d_backward(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
                        const Pool2dOptions& o) {
-  return apply(AvgPool2dGrad{o, in_h, in_w}, dy);
+  return apply(AvgPool2dBackward{o, in_h, in_w}, dy);
 }
 
 }  // namespace ebb

@@ -46,10 +46,10 @@ struct MaxPool2d {
   BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
-struct MaxPool2dGrad {  // x, dy: dy at the first of each window's largest cells
-  static constexpr auto name = "max_pool2d_grad";
+struct MaxPool2dBackward {  // x, dy: dy at the first of each window's largest cells
+  static constexpr auto name = "max_pool2d_backward";
   Pool2dOptions options;
-  bool operator==(const MaxPool2dGrad&) const = default;
+  bool operator==(const MaxPool2dBackward&) const = default;
   Spec shape(const Spec& x, const Spec& dy) const;
   Cost cost(const Spec& x, const Spec& dy) const;
   void run(In x, In dy, Out dx, Scratch) const;
@@ -82,11 +82,11 @@ struct AvgPool2d {
   BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
-struct AvgPool2dGrad {  // dy: the gradient of an x of in_h × in_w pixels
-  static constexpr auto name = "avg_pool2d_grad";
+struct AvgPool2dBackward {  // dy: the gradient of an x of in_h × in_w pixels
+  static constexpr auto name = "avg_pool2d_backward";
   Pool2dOptions options;
   std::int64_t in_h = 0, in_w = 0;
-  bool operator==(const AvgPool2dGrad&) const = default;
+  bool operator==(const AvgPool2dBackward&) const = default;
   Spec shape(const Spec& dy) const;
   Cost cost(const Spec& dy) const;
   void run(In dy, Out dx, Scratch) const;
@@ -95,9 +95,9 @@ struct AvgPool2dGrad {  // dy: the gradient of an x of in_h × in_w pixels
   BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
 };
 
-Tensor max_pool2d_grad(const Tensor& x, const Tensor& dy, const Pool2dOptions& options = {});
+Tensor max_pool2d_backward(const Tensor& x, const Tensor& dy, const Pool2dOptions& options = {});
 Tensor max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& options = {});
-Tensor avg_pool2d_grad(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
+Tensor avg_pool2d_backward(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
                        const Pool2dOptions& options = {});
 
 }  // namespace ebb::ops

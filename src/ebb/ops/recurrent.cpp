@@ -9,11 +9,11 @@
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/recurrent_second.hpp"
 #include "ebb/ops/recurrent_shapes.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/slice.hpp"
 #include "ebb/ops/stop_gradient.hpp"
@@ -37,8 +37,8 @@ void check_is(const char* op, const char* what, const Spec& given, const Spec& e
 
 kernels::Recurrence sizes(const char* op, const Spec& gates, const Spec& weight,
                           std::int64_t gate_count, const Along& along) {
-  rows::check_float(op, gates);
-  rows::check_same_type(op, gates, weight);
+  check_float(op, gates);
+  check_same_type(op, gates, weight);
   const bool fit = gates.rank() == 3 && weight.rank() == 2 && weight.shape[1] > 0 &&
                    weight.shape[0] == gate_count * weight.shape[1] &&
                    gates.shape[2] == weight.shape[0];
@@ -212,7 +212,7 @@ Spec RecurrentWeightGrad::shape(Specs in) const {
     return x.rank() == 3 && x.shape[0] == h.shape[0] && x.shape[1] == h.shape[1] &&
            x.dtype == h.dtype;
   };
-  rows::check_float(name, h);
+  check_float(name, h);
   if (h.rank() != 3 || !beside(d) || h.shape[1] < 1)
     throw Error(
         fmt::format("{}: {} and {} do not fit: expected (batch, time, n) and (batch, time, "
@@ -247,7 +247,7 @@ Cost RecurrentWeightGrad::cost(Specs in) const {
 
 std::size_t RecurrentWeightGrad::scratch(Specs in) const {
   std::size_t bytes = 0;
-  rows::with_float(in[0].dtype, [&](auto zero) {
+  with_float(in[0].dtype, [&](auto zero) {
     bytes = kernels::recurrent_weight_grad_scratch(sum_of<decltype(zero)>(*this, in));
   });
   return bytes;
@@ -263,7 +263,7 @@ void RecurrentWeightGrad::run(Ins in, Out dweight, Scratch scratch) const {
   }
   Spec specs[6];
   for (std::size_t i = 0; i < in.size(); ++i) specs[i] = *in[i].spec;
-  rows::with_float(dweight.dtype(), [&](auto zero) {
+  with_float(dweight.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto call = sum_of<T>(*this, {specs, in.size()});
     call.over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
@@ -371,7 +371,7 @@ LstmState stop_gradient(const LstmState& state) {
 Tensor joined(const LstmState& state) {
   if (!state.h && !state.c) return {};
   if (!state.h || !state.c)
-    throw Error(fmt::format("{}: the initial state has {}; give both or neither", LstmOp::name,
+    throw Error(fmt::format("{}: the initial state has {}; give both or neither", Lstm::name,
                             state.h ? "h but no c" : "c but no h"));
   return concat({state.h, state.c}, 1);
 }

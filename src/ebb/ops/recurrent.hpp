@@ -44,10 +44,10 @@ struct Along {
 // [, lengths i32 (batch)] → h (batch, steps, hidden), last state (batch, 2 hidden), and, kept for
 // the way back, activated gates and cells (batch, steps, hidden). Gates: input, forget, cell,
 // output.
-struct LstmOp {
+struct Lstm {
   static constexpr auto name = "lstm";
   Along along{};
-  bool operator==(const LstmOp&) const = default;
+  bool operator==(const Lstm&) const = default;
   std::array<Spec, 4> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
@@ -78,10 +78,10 @@ struct LstmBackward {
 // hidden)][, lengths] → h, last state (batch, hidden), and, kept for the way back, activated gates
 // and weight_n · h + bias_n. Gates: reset, update, new:
 //   n = tanh(gates_in_n + reset * (weight_n · h + bias_n)),  h' = (1 - update) * n + update * h
-struct GruOp {
+struct Gru {
   static constexpr auto name = "gru";
   Along along{};
-  bool operator==(const GruOp&) const = default;
+  bool operator==(const Gru&) const = default;
   std::array<Spec, 4> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;

@@ -2,12 +2,12 @@
 
 #include "ebb/kernels/recurrent.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/recurrent.hpp"
 #include "ebb/ops/recurrent_gru_second.hpp"
 #include "ebb/ops/recurrent_shapes.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 
 namespace ebb {
 
@@ -20,14 +20,14 @@ constexpr std::int64_t kGates = 3;
 using recurrent::BackPlaces;
 using recurrent::ForwardPlaces;
 
-ForwardPlaces places(const GruOp& op) { return {3, op.along}; }
+ForwardPlaces places(const Gru& op) { return {3, op.along}; }
 BackPlaces places(const GruBackward& op) { return {4, op}; }
 
 }  // namespace
 
 // ---- forward ----
 
-std::array<Spec, 4> GruOp::shape(Specs in) const {
+std::array<Spec, 4> Gru::shape(Specs in) const {
   const ForwardPlaces at = places(*this);
   recurrent::check_count(name, in, at.count);
   const auto over = recurrent::sizes(name, in[0], in[1], kGates, along);
@@ -36,22 +36,22 @@ std::array<Spec, 4> GruOp::shape(Specs in) const {
   return out;
 }
 
-Cost GruOp::cost(Specs in) const {
+Cost Gru::cost(Specs in) const {
   return recurrent::cost(recurrent::sizes(name, in[0], in[1], kGates, along), kGates, 60, in,
                          shape(in));
 }
 
-std::size_t GruOp::scratch(Specs in) const {
+std::size_t Gru::scratch(Specs in) const {
   return kernels::recurrent_scratch(recurrent::sizes(name, in[0], in[1], kGates, along), kGates,
                                     size_of(in[0].dtype));
 }
 
-void GruOp::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratch) const {
+void Gru::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratch) const {
   const ForwardPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
   recurrent::check_lengths(name, over, along);
-  rows::with_float(h.dtype(), [&](auto zero) {
+  with_float(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::gru(kernels::Gru<T>{over, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
                                  recurrent::data<T>(in, at.state), h.as<T>(), last.as<T>(),
@@ -60,7 +60,7 @@ void GruOp::run(Ins in, Out h, Out last, Out gates, Out hidden_n, Scratch scratc
   });
 }
 
-Needs GruOp::needs(int input) const {
+Needs Gru::needs(int input) const {
   const ForwardPlaces at = places(*this);
   if (input == at.lengths) return Needs::nothing();
   Needs all = Needs::input(1) | Needs::output(0) | Needs::output(2) | Needs::output(3);
@@ -68,7 +68,7 @@ Needs GruOp::needs(int input) const {
   return along.lengths ? all | Needs::input(at.lengths) : all;
 }
 
-void GruOp::grad(Back& back) const {
+void Gru::grad(Back& back) const {
   const ForwardPlaces at = places(*this);
   const Tensor none;
   const Tensor& state = along.state ? back.in(at.state) : none;
@@ -97,7 +97,7 @@ void GruOp::grad(Back& back) const {
   if (back.wants(0)) back.give(0, std::move(d[0]));
 }
 
-BatchRule GruOp::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b110); }
+BatchRule Gru::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b110); }
 
 // ---- backward ----
 
@@ -127,7 +127,7 @@ void GruBackward::run(Ins in, Out dgates, Out dhidden_n, Out dstate, Scratch scr
   const BackPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[3].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
-  rows::with_float(dgates.dtype(), [&](auto zero) {
+  with_float(dgates.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::gru_backward(
         kernels::GruBack<T>{over, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(), in[3].as<T>(),
@@ -168,21 +168,21 @@ BatchRule GruBackward::batch_rule(const BatchInputs& batch, int) const {
 
 SegmentResult gru_segment(const Tensor& x, const GruWeights& weights, const Tensor& state,
                           const RecurrentOptions& options, std::int64_t time, std::int64_t total) {
-  recurrent::check_segments(GruOp::name, {&x, 1});
-  const Tensor lengths = recurrent::lengths_of(GruOp::name, options.lengths, x);
+  recurrent::check_segments(Gru::name, {&x, 1});
+  const Tensor lengths = recurrent::lengths_of(Gru::name, options.lengths, x);
   const Tensor bias_n = weights.bias_hidden
                             ? weights.bias_hidden
                             : Tensor::zeros(Shape{weights.hidden.dim(-1)}, weights.hidden.dtype());
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  return recurrent::run_segment<GruOp>({&gates_in, &weights.hidden, &bias_n}, state, lengths,
+  return recurrent::run_segment<Gru>({&gates_in, &weights.hidden, &bias_n}, state, lengths,
                                        options.reverse, time, total);
 }
 
 GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights, const Tensor& initial,
                 const RecurrentOptions& options) {
-  recurrent::check_segments(GruOp::name, segments);
+  recurrent::check_segments(Gru::name, segments);
   const RecurrentOptions each{options.reverse,
-                              recurrent::lengths_of(GruOp::name, options.lengths, segments[0])};
+                              recurrent::lengths_of(Gru::name, options.lengths, segments[0])};
   const std::int64_t total = recurrent::total_steps(segments);
   GruSegments result;
   result.last =

@@ -2,11 +2,11 @@
 
 #include "ebb/kernels/recurrent.hpp"
 #include "ebb/ops/apply.hpp"
+#include "ebb/ops/element_cases.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/ops/recurrent.hpp"
 #include "ebb/ops/recurrent_lstm_second.hpp"
 #include "ebb/ops/recurrent_shapes.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/slice.hpp"
 
 namespace ebb {
@@ -20,36 +20,36 @@ constexpr std::int64_t kGates = 4;
 using recurrent::BackPlaces;
 using recurrent::ForwardPlaces;
 
-ForwardPlaces places(const LstmOp& op) { return {2, op.along}; }
+ForwardPlaces places(const Lstm& op) { return {2, op.along}; }
 BackPlaces places(const LstmBackward& op) { return {3, op}; }
 
 }  // namespace
 
 // ---- forward ----
 
-std::array<Spec, 4> LstmOp::shape(Specs in) const {
+std::array<Spec, 4> Lstm::shape(Specs in) const {
   const ForwardPlaces at = places(*this);
   recurrent::check_count(name, in, at.count);
   const auto over = recurrent::sizes(name, in[0], in[1], kGates, along);
   return recurrent::forward_shape(name, in, at, over, 2);
 }
 
-Cost LstmOp::cost(Specs in) const {
+Cost Lstm::cost(Specs in) const {
   return recurrent::cost(recurrent::sizes(name, in[0], in[1], kGates, along), kGates, 80, in,
                          shape(in));
 }
 
-std::size_t LstmOp::scratch(Specs in) const {
+std::size_t Lstm::scratch(Specs in) const {
   return kernels::recurrent_scratch(recurrent::sizes(name, in[0], in[1], kGates, along), kGates,
                                     size_of(in[0].dtype));
 }
 
-void LstmOp::run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch) const {
+void Lstm::run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch) const {
   const ForwardPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[1].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
   recurrent::check_lengths(name, over, along);
-  rows::with_float(h.dtype(), [&](auto zero) {
+  with_float(h.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::lstm(
         kernels::Lstm<T>{over, in[0].as<T>(), in[1].as<T>(), recurrent::data<T>(in, at.state),
@@ -58,7 +58,7 @@ void LstmOp::run(Ins in, Out h, Out last, Out gates, Out cells, Scratch scratch)
   });
 }
 
-Needs LstmOp::needs(int input) const {
+Needs Lstm::needs(int input) const {
   const ForwardPlaces at = places(*this);
   if (input == at.lengths) return Needs::nothing();
   Needs all = Needs::input(1) | Needs::output(2) | Needs::output(3);
@@ -67,7 +67,7 @@ Needs LstmOp::needs(int input) const {
   return input == 1 ? all | Needs::output(0) : all;
 }
 
-void LstmOp::grad(Back& back) const {
+void Lstm::grad(Back& back) const {
   const ForwardPlaces at = places(*this);
   const Tensor none;
   const Tensor& state = along.state ? back.in(at.state) : none;
@@ -95,7 +95,7 @@ void LstmOp::grad(Back& back) const {
   if (back.wants(0)) back.give(0, std::move(d[0]));
 }
 
-BatchRule LstmOp::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b10); }
+BatchRule Lstm::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b10); }
 
 // ---- backward ----
 
@@ -123,7 +123,7 @@ void LstmBackward::run(Ins in, Out dgates, Out dstate, Scratch scratch) const {
   const BackPlaces at = places(*this);
   auto over = recurrent::sizes(name, *in[0].spec, *in[2].spec, kGates, along);
   over.lengths = recurrent::data<std::int32_t>(in, at.lengths);
-  rows::with_float(dgates.dtype(), [&](auto zero) {
+  with_float(dgates.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::lstm_backward(
         kernels::LstmBack<T>{over, in[0].as<T>(), in[1].as<T>(), in[2].as<T>(),
@@ -161,18 +161,18 @@ BatchRule LstmBackward::batch_rule(const BatchInputs& batch, int) const {
 
 SegmentResult lstm_segment(const Tensor& x, const LstmWeights& weights, const Tensor& state,
                            const RecurrentOptions& options, std::int64_t time, std::int64_t total) {
-  recurrent::check_segments(LstmOp::name, {&x, 1});
-  const Tensor lengths = recurrent::lengths_of(LstmOp::name, options.lengths, x);
+  recurrent::check_segments(Lstm::name, {&x, 1});
+  const Tensor lengths = recurrent::lengths_of(Lstm::name, options.lengths, x);
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  return recurrent::run_segment<LstmOp>({&gates_in, &weights.hidden}, state, lengths,
+  return recurrent::run_segment<Lstm>({&gates_in, &weights.hidden}, state, lengths,
                                         options.reverse, time, total);
 }
 
 LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,
                   const LstmState& initial, const RecurrentOptions& options) {
-  recurrent::check_segments(LstmOp::name, segments);
+  recurrent::check_segments(Lstm::name, segments);
   const RecurrentOptions each{options.reverse,
-                              recurrent::lengths_of(LstmOp::name, options.lengths, segments[0])};
+                              recurrent::lengths_of(Lstm::name, options.lengths, segments[0])};
   const std::int64_t total = recurrent::total_steps(segments);
   LstmSegments result;
   const Tensor state =

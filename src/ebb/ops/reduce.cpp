@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
+#include "ebb/kernels/reduce.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
@@ -38,10 +39,9 @@ std::uint32_t Axes::mask(const char* op, int rank) const {
 
 namespace {
 
-using kernels::Reduce;
 
-constexpr bool takes_integers(Reduce f) {
-  return f == Reduce::sum || f == Reduce::max || f == Reduce::min || f == Reduce::prod;
+constexpr bool takes_integers(math::Reduce f) {
+  return f == math::Reduce::sum || f == math::Reduce::max || f == math::Reduce::min || f == math::Reduce::prod;
 }
 
 Shape reduced_shape(const Shape& x, std::uint32_t axes, bool keepdims) {
@@ -103,25 +103,25 @@ bool repeated_axes(const Shape& from, const Shape& to, std::uint32_t& axes) {
 
 }  // namespace
 
-template <Reduce kFunction>
-Spec ReduceOp<kFunction>::shape(const Spec& x) const {
+template <math::Reduce kFunction>
+Spec Reduce<kFunction>::shape(const Spec& x) const {
   check_number(name, x, takes_integers(kFunction));
   const Shape y = reduced_shape(x.shape, axes, keepdims);
-  if ((kFunction == Reduce::max || kFunction == Reduce::min) && y.size() > 0 &&
+  if ((kFunction == math::Reduce::max || kFunction == math::Reduce::min) && y.size() > 0 &&
       reduced_count(x.shape, axes) == 0)
     throw Error(fmt::format("{}: {} has no elements to choose from", name, to_string(x)));
   return {y, x.dtype};
 }
 
-template <Reduce kFunction>
-Cost ReduceOp<kFunction>::cost(const Spec& x) const {
-  const double each = kFunction == Reduce::logsumexp ? 30 : kFunction == Reduce::var ? 4 : 1;
+template <math::Reduce kFunction>
+Cost Reduce<kFunction>::cost(const Spec& x) const {
+  const double each = kFunction == math::Reduce::logsumexp ? 30 : kFunction == math::Reduce::var ? 4 : 1;
   return {each * static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes()),
-          Work::rows};
+          Work::reduction};
 }
 
-template <Reduce kFunction>
-void ReduceOp<kFunction>::run(In x, Out y, Scratch) const {
+template <math::Reduce kFunction>
+void Reduce<kFunction>::run(In x, Out y, Scratch) const {
   const kernels::Reduction r = kernels::reduction(x.shape().dims(), axes);
   with_number<takes_integers(kFunction)>(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -129,51 +129,56 @@ void ReduceOp<kFunction>::run(In x, Out y, Scratch) const {
   });
 }
 
-template <Reduce kFunction>
-void ReduceOp<kFunction>::grad(Back& back) const {
+template <math::Reduce kFunction>
+void Reduce<kFunction>::grad(Back& back) const {
   if (!back.wants(0)) return;
   const Shape& shape = back.in_spec(0).shape;
   const Shape kept = reduced_shape(shape, axes, true);  // broadcasts to the input's
   const Tensor d = reshape(back.d(), kept);
   const auto x = [&]() -> const Tensor& { return back.in(0); };
   const auto same = [&](const Tensor& t) {  // the same reduction, with all its axes
-    return apply(ReduceOp<Reduce::sum>{axes, true}, t);
+    return apply(Reduce<math::Reduce::sum>{axes, true}, t);
   };
   const auto count = static_cast<double>(reduced_count(shape, axes));
   switch (kFunction) {
-    case Reduce::sum:
+    case math::Reduce::sum:
       return back.give(0, broadcast_to(d, shape));
-    case Reduce::mean:
+    case math::Reduce::mean:
       return back.give(0, broadcast_to(d / count, shape));
-    case Reduce::max:
-    case Reduce::min: {
+    case math::Reduce::max:
+    case math::Reduce::min: {
       const Tensor chosen = cast(equal(x(), reshape(back.out(), kept)), d.dtype());
       return back.give(0, chosen * (d / same(chosen)));
     }
-    case Reduce::logsumexp:
+    case math::Reduce::logsumexp:
       return back.give(0, d * exp(x() - reshape(back.out(), kept)));
-    case Reduce::var: {
+    case math::Reduce::var: {
       const double divisor = count > correction ? count - correction : 0;
-      const Tensor centre = apply(ReduceOp<Reduce::mean>{axes, true}, x());
+      const Tensor centre = apply(Reduce<math::Reduce::mean>{axes, true}, x());
       return back.give(0, d * (2 / divisor) * (x() - centre));
     }
-    case Reduce::prod:
+    case math::Reduce::prod:
       return back.give(0, count > 1 ? d * products_of_others(x(), axes) : broadcast_to(d, shape));
   }
 }
 
 // As a SumTo, where that says the same: not of a vector, which it sums in the order of rows.
-template <Reduce kFunction>
-AnyOp ReduceOp<kFunction>::going_on(Specs in, int) const {
+template <math::Reduce kFunction>
+AnyOp Reduce<kFunction>::accumulating(Specs in, int) const {
   const Shape& x = in[0].shape;
   std::uint32_t sums = 0;
   const Shape to = reduced_shape(x, axes, keepdims);
-  if (kFunction != Reduce::sum || x.rank() < 2 || !repeated_axes(x, to, sums) || sums != axes)
+  if (kFunction != math::Reduce::sum || x.rank() < 2 || !repeated_axes(x, to, sums) || sums != axes)
     return {};
   return any_op(SumTo{to, true});
 }
 
-AnyOp SumTo::going_on(Specs, int) const {
+AnyOp SumTo::for_examples(std::int64_t from, std::int64_t n) const {
+  const auto resized = rule::resized(to, from, n);
+  return resized ? any_op(SumTo{*resized, accumulate}) : AnyOp();
+}
+
+AnyOp SumTo::accumulating(Specs, int) const {
   return accumulate ? AnyOp() : any_op(SumTo{to, true});
 }
 
@@ -198,7 +203,7 @@ Spec SumTo::shape(Specs in) const {
 Cost SumTo::cost(Specs in) const {
   double bytes = static_cast<double>(Spec{to, in[0].dtype}.bytes());
   for (const Spec& x : in) bytes += static_cast<double>(x.bytes());
-  return {static_cast<double>(in[0].size()), bytes, Work::rows};
+  return {static_cast<double>(in[0].size()), bytes, Work::reduction};
 }
 
 void SumTo::run(Ins in, Out y, Scratch) const {
@@ -212,7 +217,7 @@ void SumTo::run(Ins in, Out y, Scratch) const {
                                    : kernels::reduction(in[0].shape().dims(), axes);
   with_number<true>(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    kernels::reduce(Reduce::sum, r, in[0].as<T>(), y.as<T>(), {.accumulate = accumulate});
+    kernels::reduce(math::Reduce::sum, r, in[0].as<T>(), y.as<T>(), {.accumulate = accumulate});
   });
 }
 
@@ -231,7 +236,7 @@ void SumTo::grad(Back& back) const {
   if (accumulate && back.wants(1)) back.give(1, back.d());
 }
 
-Spec ArgMax::shape(const Spec& x) const {
+Spec Argmax::shape(const Spec& x) const {
   check_number(name, x, true);
   const std::uint32_t axes = 1u << axis;
   const Shape y = reduced_shape(x.shape, axes, keepdims);
@@ -239,11 +244,11 @@ Spec ArgMax::shape(const Spec& x) const {
     throw Error(fmt::format("argmax: {} has no elements to choose from", to_string(x)));
   return {y, DType::i64};
 }
-Cost ArgMax::cost(const Spec& x) const {
+Cost Argmax::cost(const Spec& x) const {
   return {static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes()),
-          Work::rows};
+          Work::reduction};
 }
-void ArgMax::run(In x, Out y, Scratch) const {
+void Argmax::run(In x, Out y, Scratch) const {
   const kernels::Reduction r = kernels::reduction(x.shape().dims(), 1u << axis);
   with_number<true>(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -251,14 +256,14 @@ void ArgMax::run(In x, Out y, Scratch) const {
   });
 }
 
-Spec CumSum::shape(const Spec& x) const {
+Spec Cumsum::shape(const Spec& x) const {
   check_number(name, x, true);
   return x;
 }
-Cost CumSum::cost(const Spec& x) const {
+Cost Cumsum::cost(const Spec& x) const {
   return {static_cast<double>(x.size()), 2.0 * static_cast<double>(x.bytes())};
 }
-void CumSum::run(In x, Out y, Scratch) const {
+void Cumsum::run(In x, Out y, Scratch) const {
   std::size_t outer = 1, inner = 1;
   for (int a = 0; a < x.shape().rank(); ++a)
     if (a != axis) (a < axis ? outer : inner) *= static_cast<std::size_t>(x.shape()[a]);
@@ -268,13 +273,13 @@ void CumSum::run(In x, Out y, Scratch) const {
     kernels::cumsum(x.as<T>(), y.as<T>(), outer, n, inner, reverse);
   });
 }
-void CumSum::grad(Back& back) const {
-  if (back.wants(0)) back.give(0, apply(CumSum{axis, !reverse}, back.d()));
+void Cumsum::grad(Back& back) const {
+  if (back.wants(0)) back.give(0, apply(Cumsum{axis, !reverse}, back.d()));
 }
 
 #define EBB_REDUCE(function)                                                               \
   Tensor function(const Tensor& x, const Axes& axes, bool keepdims) {                      \
-    return apply(ReduceOp<Reduce::function>{axes.mask(#function, x.rank()), keepdims}, x); \
+    return apply(Reduce<math::Reduce::function>{axes.mask(#function, x.rank()), keepdims}, x); \
   }
 EBB_REDUCE(sum)
 EBB_REDUCE(mean)
@@ -286,15 +291,15 @@ EBB_REDUCE(logsumexp)
 
 Tensor var(const Tensor& x, const Axes& axes, VarOptions options) {
   return apply(
-      ReduceOp<Reduce::var>{axes.mask("var", x.rank()), options.keepdims, options.correction}, x);
+      Reduce<math::Reduce::var>{axes.mask("var", x.rank()), options.keepdims, options.correction}, x);
 }
 
 Tensor argmax(const Tensor& x, int axis, bool keepdims) {
-  return apply(ArgMax{axis_of("argmax", axis, x.rank()), keepdims}, x);
+  return apply(Argmax{axis_of("argmax", axis, x.rank()), keepdims}, x);
 }
 
 Tensor cumsum(const Tensor& x, int axis, bool reverse) {
-  return apply(CumSum{axis_of("cumsum", axis, x.rank()), reverse}, x);
+  return apply(Cumsum{axis_of("cumsum", axis, x.rank()), reverse}, x);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& to, Tensor into) {

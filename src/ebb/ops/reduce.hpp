@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <span>
 
-#include "ebb/kernels/reduce.hpp"
+#include "ebb/base/math_functions.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
 
@@ -31,8 +31,8 @@ class Axes {
 namespace ebb::ops {
 
 namespace reduce_detail {
-constexpr const char* name_of(kernels::Reduce f) {
-  using enum kernels::Reduce;
+constexpr const char* name_of(math::Reduce f) {
+  using enum math::Reduce;
   switch (f) {
     case sum:
       return "sum";
@@ -51,8 +51,8 @@ constexpr const char* name_of(kernels::Reduce f) {
   }
   return "";
 }
-constexpr Needs needs_of(kernels::Reduce f) {
-  using enum kernels::Reduce;
+constexpr Needs needs_of(math::Reduce f) {
+  using enum math::Reduce;
   switch (f) {
     case sum:
     case mean:
@@ -67,27 +67,27 @@ constexpr Needs needs_of(kernels::Reduce f) {
 }
 }  // namespace reduce_detail
 
-template <kernels::Reduce kFunction>
-struct ReduceOp {
+template <math::Reduce kFunction>
+struct Reduce {
   static constexpr auto name = reduce_detail::name_of(kFunction);
   static constexpr bool half = true;
   std::uint32_t axes = 0;  // bit i: axis i is reduced
   bool keepdims = false;
   double correction = 0;  // var divides by count - correction
-  bool operator==(const ReduceOp&) const = default;
+  bool operator==(const Reduce&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return reduce_detail::needs_of(kFunction); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
-    using enum kernels::Reduce;
-    const bool over_rows = axes & 1;
-    return rule::per_example(batch, 0b1, !over_rows) |
-           rule::summed(batch, 0b1, 0, over_rows && kFunction == sum) |
+    using enum math::Reduce;
+    const bool over_examples = axes & 1;
+    return rule::per_example(batch, 0b1, !over_examples) |
+           rule::summed(batch, 0b1, 0, over_examples && kFunction == sum) |
            rule::linear(batch, 0b1, kFunction == sum || kFunction == mean);
   }
-  AnyOp going_on(Specs in, int output) const;
+  AnyOp accumulating(Specs in, int output) const;
 };
 
 struct SumTo {  // x summed over the axes along which `to` was broadcast; added to the last input
@@ -103,27 +103,28 @@ struct SumTo {  // x summed over the axes along which `to` was broadcast; added 
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
-  AnyOp going_on(Specs, int output) const;
+  AnyOp for_examples(std::int64_t from, std::int64_t n) const;
+  AnyOp accumulating(Specs, int output) const;
 };
 
-struct ArgMax {  // i64: the place of the first largest element along an axis
+struct Argmax {  // i64: the place of the first largest element along an axis
   static constexpr auto name = "argmax";
   static constexpr bool half = true;
   int axis = 0;
   bool keepdims = false;
-  bool operator==(const ArgMax&) const = default;
+  bool operator==(const Argmax&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1, axis > 0); }
 };
 
-struct CumSum {  // running sums along an axis, from the front or from the back
+struct Cumsum {  // running sums along an axis, from the front or from the back
   static constexpr auto name = "cumsum";
   static constexpr bool half = true;
   int axis = 0;
   bool reverse = false;
-  bool operator==(const CumSum&) const = default;
+  bool operator==(const Cumsum&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;

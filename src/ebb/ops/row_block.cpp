@@ -1,27 +1,7 @@
 #include "ebb/ops/row_block.hpp"
 
-#include "ebb/ops/apply.hpp"
-#include "ebb/ops/index.hpp"
-#include "ebb/ops/linear_cross_entropy.hpp"
-#include "ebb/ops/matmul.hpp"
-
 namespace ebb::ops {
 namespace {
-
-// f(the op's own struct), if it is one that says how it makes some rows.
-template <class F, class... Op>
-bool with_one_of(const AnyOp& op, F& f) {
-  const auto is = [&]<class Is>(const Is*) {
-    if (&op.type() != &op_type<Is>()) return false;
-    f(*static_cast<const Is*>(op.attributes()));
-    return true;
-  };
-  return (is(static_cast<const Op*>(nullptr)) || ...);
-}
-template <class F>
-bool with_op(const AnyOp& op, F f) {
-  return with_one_of<F, Matmul, ScatterAdd, LinearCrossEntropyDweight>(op, f);
-}
 
 // Inputs of an elementwise call are as long as its result, or the same for all of its rows.
 std::optional<std::uint32_t> cut_elementwise(const AnyOp& op, Specs in) {
@@ -37,21 +17,20 @@ std::optional<std::uint32_t> cut_elementwise(const AnyOp& op, Specs in) {
 }  // namespace
 
 std::optional<std::uint32_t> row_block_inputs(const AnyOp& op, Specs in) {
-  if (op.type().elementwise) return cut_elementwise(op, in);
-  std::optional<std::uint32_t> cut;
-  with_op(op, [&](const auto& o) { cut = o.row_block_inputs(in); });
-  return cut;
+  const OpType& type = op.type();
+  if (type.elementwise) return cut_elementwise(op, in);
+  return type.row_block_inputs ? type.row_block_inputs(op.attributes(), in) : std::nullopt;
 }
 
 std::size_t row_block_scratch(const AnyOp& op, Specs in, std::int64_t rows) {
-  std::size_t bytes = 0;
-  with_op(op, [&](const auto& o) { bytes = o.row_block_scratch(in, rows); });
-  return bytes;
+  const OpType& type = op.type();
+  return type.row_block_scratch ? type.row_block_scratch(op.attributes(), in, rows) : 0;
 }
 
 void run_row_block(const AnyOp& op, Ins in, Out rows, std::int64_t first, Scratch scratch) {
-  if (!with_op(op, [&](const auto& o) { o.run_row_block(in, rows, first, scratch); }))
-    op.type().run(op.attributes(), in, {&rows, 1}, scratch);
+  const OpType& type = op.type();
+  if (type.run_row_block) return type.run_row_block(op.attributes(), in, rows, first, scratch);
+  type.run(op.attributes(), in, {&rows, 1}, scratch);
 }
 
 }  // namespace ebb::ops

@@ -1,12 +1,15 @@
-// Some ops can make a range of the rows of their result (along its first axis) by themselves, in the
-// bits these have in the whole. A gradient of which nobody needs the whole is then made row by row
-// (ebb/trace/gradient_blocks.hpp).
+// Some ops can make a block of rows of their result (a range along its first axis) by themselves, in
+// the bits these have in the whole. A gradient of which nobody needs the whole is then made block by
+// block (ebb/trace/gradient_blocks.hpp).
 //
-// Such an op has one result and adds:
-//     std::optional<std::uint32_t> row_block_inputs(Specs in) const;   // inputs of which it reads the
-//                                                                 // same rows alone; none: it cannot
-//     std::size_t row_block_scratch(Specs in, std::int64_t rows) const;
-//     void run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const;
+// Elementwise ops can, and those with one result that add:
+//
+// clang-format off
+//   std::optional<std::uint32_t> row_block_inputs(Specs in) const;     // bit i: of input i it reads the
+//                                                                      // same rows alone; none: it cannot
+//   std::size_t row_block_scratch(Specs in, std::int64_t rows) const;
+//   void run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const;
+// clang-format on
 //
 // Specs are those of the whole call. What run_row_block is given is cut: `rows` and the inputs that
 // row_block_inputs names hold rows from `first` on, as many as `rows` has.

@@ -22,7 +22,6 @@ using layout::product;
 using layout::Sizes;
 using layout::steps_of;
 using layout::to_shape;
-using layout::with_dim;
 
 Cost moved(const Spec& x, const Spec& y) {
   return {0, static_cast<double>(std::min(x.bytes(), y.bytes())) + static_cast<double>(y.bytes())};
@@ -42,6 +41,10 @@ void Reshape::run(In x, Out y, Scratch) const {
   kernels::copy_bytes(x.data, y.data, x.spec->bytes());
 }
 void Reshape::grad(Back& b) const { b.give(0, reshape(b.d(), b.in_spec(0).shape)); }
+AnyOp Reshape::for_examples(std::int64_t from, std::int64_t n) const {
+  const auto resized = rule::resized(to, from, n);
+  return resized ? any_op(Reshape{*resized}) : AnyOp();
+}
 
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims) {
   Sizes sizes{};
@@ -318,6 +321,11 @@ Spec BroadcastTo::shape(const Spec& x) const {
   return {to, x.dtype};
 }
 Cost BroadcastTo::cost(const Spec& x) const { return moved(x, shape(x)); }
+
+AnyOp BroadcastTo::for_examples(std::int64_t from, std::int64_t n) const {
+  const auto resized = rule::resized(to, from, n);
+  return resized ? any_op(BroadcastTo{*resized}) : AnyOp();
+}
 
 void BroadcastTo::run(In x, Out y, Scratch) const {
   const Sizes from = steps_of(x.shape(), x.dtype()), steps = steps_of(to, y.dtype());

@@ -27,6 +27,7 @@ struct Reshape {  // the same elements in another shape: a view
     const bool in_order = to.rank() > 0 && to[0] % batch.examples == 0;
     return rule::per_example(batch, 0b1, in_order) | rule::linear(batch, 0b1);
   }
+  AnyOp for_examples(std::int64_t from, std::int64_t n) const;
 };
 
 struct Permute {  // axis i of y is axis axes[i] of x
@@ -110,6 +111,7 @@ struct BroadcastTo {  // axes of size 1, and missing ones in front, repeated
            rule::per_example(batch, 0, to.rank() > 0 && (x.rank() < to.rank() || x[0] == 1)) |
            rule::linear(batch, 0b1);
   }
+  AnyOp for_examples(std::int64_t from, std::int64_t n) const;
 };
 
 }  // namespace ebb::ops

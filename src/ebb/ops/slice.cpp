@@ -17,7 +17,6 @@ namespace {
 
 using kernels::Walk;
 using layout::product;
-using layout::with_dim;
 
 Cost moved(const Spec& x, const Spec& y) {
   return {0, static_cast<double>(std::min(x.bytes(), y.bytes())) + static_cast<double>(y.bytes())};
@@ -64,7 +63,7 @@ Spec Concat::shape(Specs in) const {
                               to_string(in[i]), i, axis));
     size += in[i].shape[axis];
   }
-  return {with_dim(in[0].shape, axis, size), in[0].dtype};
+  return in[0].with_axis(axis, size);
 }
 Cost Concat::cost(Specs in) const {
   const Spec y = shape(in);
@@ -150,7 +149,7 @@ Spec Slice::shape(const Spec& x) const {
   if (begin < 0 || end < begin || end > x.shape[axis] || step < 1)
     throw Error(fmt::format("slice: {} is out of range for axis {} of {}; expected 0 to {}",
                             range_of(*this), axis, to_string(x), x.shape[axis]));
-  return {with_dim(x.shape, axis, (end - begin + step - 1) / step), x.dtype};
+  return x.with_axis(axis, (end - begin + step - 1) / step);
 }
 Cost Slice::cost(const Spec& x) const { return moved(x, shape(x)); }
 
@@ -186,7 +185,7 @@ Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, st
 }
 
 Spec Unslice::shape(Specs in) const {
-  const Spec y{with_dim(in[0].shape, at.axis, size), in[0].dtype};
+  const Spec y = in[0].with_axis(at.axis, size);
   const Spec part = at.shape(y);
   if (part != in[0])
     throw Error(fmt::format("unslice: {} is not the slice {} of {}, which is {}", to_string(in[0]),

@@ -8,8 +8,9 @@
 #include "ebb/kernels/softmax.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/ops/element_cases.hpp"
+#include "ebb/ops/last_axis.hpp"
 #include "ebb/ops/reduce.hpp"
-#include "ebb/ops/rows.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/unary.hpp"
 
@@ -19,10 +20,9 @@ using namespace ops;
 
 namespace {
 
-using rows::RowsOf;
 
 Spec rows_spec(const char* op, const Spec& x) {
-  rows::check_float(op, x);
+  check_float(op, x);
   if (x.rank() == 0) throw Error(fmt::format("{}: {} has no axis", op, to_string(x)));
   return x;
 }
@@ -48,11 +48,11 @@ Tensor over_axis(const Op& op, const Tensor& x, int axis) {
 }  // namespace
 
 Spec Softmax::shape(const Spec& x) const { return rows_spec(name, x); }
-Cost Softmax::cost(const Spec& x) const { return rows::cost(20, x, {&x, &x}); }
+Cost Softmax::cost(const Spec& x) const { return reduction_cost(20, x, {&x, &x}); }
 
 void Softmax::run(In x, Out y, Scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::softmax(x.as<T>(), y.as<T>(), r.count, r.size);
   });
@@ -64,12 +64,12 @@ void Softmax::grad(Back& b) const {
 
 Spec SoftmaxBackward::shape(const Spec& y, const Spec& dy) const { return pair_spec(name, y, dy); }
 Cost SoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
-  return rows::cost(4, y, {&y, &dy, &y});
+  return reduction_cost(4, y, {&y, &dy, &y});
 }
 
 void SoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
-  const RowsOf r(y.shape());
-  rows::with_float(y.dtype(), [&](auto zero) {
+  const LastAxis r(y.shape());
+  with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
   });
@@ -86,11 +86,11 @@ void SoftmaxBackward::grad(Back& b) const {
 }
 
 Spec LogSoftmax::shape(const Spec& x) const { return rows_spec(name, x); }
-Cost LogSoftmax::cost(const Spec& x) const { return rows::cost(20, x, {&x, &x}); }
+Cost LogSoftmax::cost(const Spec& x) const { return reduction_cost(20, x, {&x, &x}); }
 
 void LogSoftmax::run(In x, Out y, Scratch) const {
-  const RowsOf r(x.shape());
-  rows::with_float(x.dtype(), [&](auto zero) {
+  const LastAxis r(x.shape());
+  with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::log_softmax(x.as<T>(), y.as<T>(), r.count, r.size);
   });
@@ -104,12 +104,12 @@ Spec LogSoftmaxBackward::shape(const Spec& y, const Spec& dy) const {
   return pair_spec(name, y, dy);
 }
 Cost LogSoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
-  return rows::cost(20, y, {&y, &dy, &y});
+  return reduction_cost(20, y, {&y, &dy, &y});
 }
 
 void LogSoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
-  const RowsOf r(y.shape());
-  rows::with_float(y.dtype(), [&](auto zero) {
+  const LastAxis r(y.shape());
+  with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::log_softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
   });

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/kernels/elementwise.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/compare.hpp"
@@ -17,17 +18,15 @@ using namespace ops;
 
 namespace {
 
-using kernels::Unary;
-using kernels::UnaryGrad;
 
-constexpr bool takes_integers(Unary f) {
-  using enum Unary;
+constexpr bool takes_integers(math::Unary f) {
+  using enum math::Unary;
   return f == neg || f == abs || f == sign || f == square || f == relu || f == clip;
 }
 
 // Rough flops of one element, for the planner.
-constexpr double flops(Unary f) {
-  using enum Unary;
+constexpr double flops(math::Unary f) {
+  using enum math::Unary;
   switch (f) {
     case neg:
     case abs:
@@ -51,7 +50,7 @@ constexpr double flops(Unary f) {
 
 Tensor scalar_like(const Tensor& x, double value) { return Tensor::scalar(value, x.dtype()); }
 
-template <UnaryGrad kFunction>
+template <math::UnaryGrad kFunction>
 Tensor backward(const Tensor& saved, Tensor dy, double a = 0, double b = 0) {
   const Tensor* in[] = {&saved, &dy};
   return apply_all(UnaryBackward<kFunction>{a, b}, in, 1);
@@ -62,129 +61,129 @@ constexpr double kGeluA = 1.59576912160573071,
                  kGeluB = 0.0713548162726002488;  // sigmoid(Ax + Bx^3)
 
 // The derivative of a backward op's factor by what it saved; never asked for where it is zero.
-Tensor slope_by_saved(UnaryGrad f, const Tensor& s) {
+Tensor slope_by_saved(math::UnaryGrad f, const Tensor& s) {
   const auto sigmoid_slope = [](const Tensor& y) { return y * (1.0 - y); };
   switch (f) {
-    case UnaryGrad::tanh:
+    case math::UnaryGrad::tanh:
       return -2.0 * s;
-    case UnaryGrad::sigmoid:
+    case math::UnaryGrad::sigmoid:
       return 1.0 - 2.0 * s;
-    case UnaryGrad::elu:
+    case math::UnaryGrad::elu:
       return where(greater(s, scalar_like(s, 0)), scalar_like(s, 0), scalar_like(s, 1));
-    case UnaryGrad::softplus:
+    case math::UnaryGrad::softplus:
       return sigmoid_slope(sigmoid(s));
-    case UnaryGrad::gelu:
+    case math::UnaryGrad::gelu:
       return kInvSqrt2Pi * exp(-0.5 * square(s)) * (2.0 - square(s));
-    case UnaryGrad::gelu_tanh: {
+    case math::UnaryGrad::gelu_tanh: {
       const Tensor y = sigmoid(s * (kGeluA + kGeluB * square(s))), slope = sigmoid_slope(y);
       const Tensor v1 = kGeluA + (3 * kGeluB) * square(s), v2 = (6 * kGeluB) * s;
       return slope * (2.0 * v1 + s * ((1.0 - 2.0 * y) * square(v1) + v2));
     }
-    case UnaryGrad::silu: {
+    case math::UnaryGrad::silu: {
       const Tensor y = sigmoid(s);
       return sigmoid_slope(y) * (2.0 + s * (1.0 - 2.0 * y));
     }
-    case UnaryGrad::erf:
+    case math::UnaryGrad::erf:
       return (-2 * kTwoOverSqrtPi) * s * exp(-square(s));
     default:
       return {};
   }
 }
 
-constexpr bool is_linear(UnaryGrad f) {
-  using enum UnaryGrad;
+constexpr bool is_linear(math::UnaryGrad f) {
+  using enum math::UnaryGrad;
   return f == relu || f == leaky_relu || f == abs || f == clip;
 }
 
 }  // namespace
 
-template <Unary kFunction>
-Spec UnaryOp<kFunction>::shape(const Spec& x) const {
+template <math::Unary kFunction>
+Spec Unary<kFunction>::shape(const Spec& x) const {
   check_number(name, x, takes_integers(kFunction));
-  if (kFunction == Unary::clip && !(a <= b))
+  if (kFunction == math::Unary::clip && !(a <= b))
     throw Error(fmt::format("clip: the limits {} and {} are not in order", a, b));
-  if (kFunction == Unary::clip && !is_float(x.dtype) && std::ceil(a) > std::floor(b))
+  if (kFunction == math::Unary::clip && !is_float(x.dtype) && std::ceil(a) > std::floor(b))
     throw Error(fmt::format("clip: no {} lies between the limits {} and {}",
                             ebb::name(x.dtype), a, b));
-  if (kFunction == Unary::leaky_relu && !(a >= 0))
+  if (kFunction == math::Unary::leaky_relu && !(a >= 0))
     throw Error(fmt::format("leaky_relu: the slope is {}; expected 0 or more", a));
-  if (kFunction == Unary::elu && !(a >= 0))
+  if (kFunction == math::Unary::elu && !(a >= 0))
     throw Error(fmt::format("elu: alpha is {}; expected 0 or more", a));
   return x;
 }
 
-template <Unary kFunction>
-Cost UnaryOp<kFunction>::cost(const Spec& x) const {
+template <math::Unary kFunction>
+Cost Unary<kFunction>::cost(const Spec& x) const {
   return {flops(kFunction) * static_cast<double>(x.size()), 2.0 * static_cast<double>(x.bytes())};
 }
 
-template <Unary kFunction>
-void UnaryOp<kFunction>::run(In x, Out y, Scratch) const {
+template <math::Unary kFunction>
+void Unary<kFunction>::run(In x, Out y, Scratch) const {
   with_number<takes_integers(kFunction)>(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::unary(kFunction, x.as<T>(), y.as<T>(), static_cast<std::size_t>(x.size()), {a, b});
   });
 }
 
-template <Unary kFunction>
-void UnaryOp<kFunction>::grad(Back& back) const {
+template <math::Unary kFunction>
+void Unary<kFunction>::grad(Back& back) const {
   if (!back.wants(0)) return;
   Tensor d = back.take_d();
   const auto x = [&]() -> const Tensor& { return back.in(0); };
   const auto y = [&]() -> const Tensor& { return back.out(); };
   switch (kFunction) {
-    case Unary::neg:
+    case math::Unary::neg:
       return back.give(0, neg(d));
-    case Unary::abs:
-      return back.give(0, backward<UnaryGrad::abs>(x(), std::move(d)));
-    case Unary::sign:
+    case math::Unary::abs:
+      return back.give(0, backward<math::UnaryGrad::abs>(x(), std::move(d)));
+    case math::Unary::sign:
       return;
-    case Unary::exp:
+    case math::Unary::exp:
       return back.give(0, d * y());
-    case Unary::log:
+    case math::Unary::log:
       return back.give(0, d / x());
-    case Unary::log1p:
+    case math::Unary::log1p:
       return back.give(0, d / (x() + 1.0));
-    case Unary::expm1:
+    case math::Unary::expm1:
       return back.give(0, d * (y() + 1.0));
-    case Unary::sqrt:
+    case math::Unary::sqrt:
       return back.give(0, d * 0.5 / y());
-    case Unary::rsqrt:
+    case math::Unary::rsqrt:
       return back.give(0, d * -0.5 * y() * square(y()));
-    case Unary::square:
+    case math::Unary::square:
       return back.give(0, d * 2.0 * x());
-    case Unary::reciprocal:
+    case math::Unary::reciprocal:
       return back.give(0, -(d * square(y())));
-    case Unary::sin:
+    case math::Unary::sin:
       return back.give(0, d * cos(x()));
-    case Unary::cos:
+    case math::Unary::cos:
       return back.give(0, -(d * sin(x())));
-    case Unary::tanh:
-      return back.give(0, backward<UnaryGrad::tanh>(y(), std::move(d)));
-    case Unary::erf:
-      return back.give(0, backward<UnaryGrad::erf>(x(), std::move(d)));
-    case Unary::sigmoid:
-      return back.give(0, backward<UnaryGrad::sigmoid>(y(), std::move(d)));
-    case Unary::softplus:
-      return back.give(0, backward<UnaryGrad::softplus>(x(), std::move(d)));
-    case Unary::relu:
-      return back.give(0, backward<UnaryGrad::relu>(y(), std::move(d)));
-    case Unary::leaky_relu:
-      return back.give(0, backward<UnaryGrad::leaky_relu>(y(), std::move(d), a));
-    case Unary::elu:
-      return back.give(0, backward<UnaryGrad::elu>(y(), std::move(d), a));
-    case Unary::gelu:
-      return back.give(0, backward<UnaryGrad::gelu>(x(), std::move(d)));
-    case Unary::gelu_tanh:
-      return back.give(0, backward<UnaryGrad::gelu_tanh>(x(), std::move(d)));
-    case Unary::silu:
-      return back.give(0, backward<UnaryGrad::silu>(x(), std::move(d)));
-    case Unary::clip:
-      return back.give(0, backward<UnaryGrad::clip>(x(), std::move(d), a, b));
+    case math::Unary::tanh:
+      return back.give(0, backward<math::UnaryGrad::tanh>(y(), std::move(d)));
+    case math::Unary::erf:
+      return back.give(0, backward<math::UnaryGrad::erf>(x(), std::move(d)));
+    case math::Unary::sigmoid:
+      return back.give(0, backward<math::UnaryGrad::sigmoid>(y(), std::move(d)));
+    case math::Unary::softplus:
+      return back.give(0, backward<math::UnaryGrad::softplus>(x(), std::move(d)));
+    case math::Unary::relu:
+      return back.give(0, backward<math::UnaryGrad::relu>(y(), std::move(d)));
+    case math::Unary::leaky_relu:
+      return back.give(0, backward<math::UnaryGrad::leaky_relu>(y(), std::move(d), a));
+    case math::Unary::elu:
+      return back.give(0, backward<math::UnaryGrad::elu>(y(), std::move(d), a));
+    case math::Unary::gelu:
+      return back.give(0, backward<math::UnaryGrad::gelu>(x(), std::move(d)));
+    case math::Unary::gelu_tanh:
+      return back.give(0, backward<math::UnaryGrad::gelu_tanh>(x(), std::move(d)));
+    case math::Unary::silu:
+      return back.give(0, backward<math::UnaryGrad::silu>(x(), std::move(d)));
+    case math::Unary::clip:
+      return back.give(0, backward<math::UnaryGrad::clip>(x(), std::move(d), a, b));
   }
 }
 
-template <UnaryGrad kFunction>
+template <math::UnaryGrad kFunction>
 Spec UnaryBackward<kFunction>::shape(const Spec& saved, const Spec& dy) const {
   if (saved != dy)
     throw Error(fmt::format("{}: {} and {} differ", name, to_string(saved), to_string(dy)));
@@ -194,12 +193,12 @@ Spec UnaryBackward<kFunction>::shape(const Spec& saved, const Spec& dy) const {
   return dy;
 }
 
-template <UnaryGrad kFunction>
+template <math::UnaryGrad kFunction>
 Cost UnaryBackward<kFunction>::cost(const Spec& saved, const Spec&) const {
   return {30.0 * static_cast<double>(saved.size()), 3.0 * static_cast<double>(saved.bytes())};
 }
 
-template <UnaryGrad kFunction>
+template <math::UnaryGrad kFunction>
 void UnaryBackward<kFunction>::run(In saved, In dy, Out dx, Scratch) const {
   with_number<false>(saved.dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -208,7 +207,7 @@ void UnaryBackward<kFunction>::run(In saved, In dy, Out dx, Scratch) const {
   });
 }
 
-template <UnaryGrad kFunction>
+template <math::UnaryGrad kFunction>
 void UnaryBackward<kFunction>::grad(Back& back) const {
   if (back.wants(1)) back.give(1, apply(*this, back.in(0), back.d()));
   if constexpr (!is_linear(kFunction)) {
@@ -229,8 +228,8 @@ void LogicalNot::run(In x, Out y, Scratch) const {
 }
 
 #define EBB_UNARY(function)                      \
-  template struct ops::UnaryOp<Unary::function>; \
-  Tensor function(const Tensor& x) { return apply(UnaryOp<Unary::function>{}, x); }
+  template struct ops::Unary<math::Unary::function>; \
+  Tensor function(const Tensor& x) { return apply(Unary<math::Unary::function>{}, x); }
 EBB_UNARY(neg)
 EBB_UNARY(abs)
 EBB_UNARY(sign)
@@ -253,44 +252,44 @@ EBB_UNARY(gelu)
 EBB_UNARY(gelu_tanh)
 EBB_UNARY(silu)
 #undef EBB_UNARY
-template struct ops::UnaryOp<Unary::leaky_relu>;
-template struct ops::UnaryOp<Unary::elu>;
-template struct ops::UnaryOp<Unary::clip>;
+template struct ops::Unary<math::Unary::leaky_relu>;
+template struct ops::Unary<math::Unary::elu>;
+template struct ops::Unary<math::Unary::clip>;
 Tensor leaky_relu(const Tensor& x, double slope) {
-  return apply(UnaryOp<Unary::leaky_relu>{slope, 0}, x);
+  return apply(Unary<math::Unary::leaky_relu>{slope, 0}, x);
 }
-Tensor elu(const Tensor& x, double alpha) { return apply(UnaryOp<Unary::elu>{alpha, 0}, x); }
+Tensor elu(const Tensor& x, double alpha) { return apply(Unary<math::Unary::elu>{alpha, 0}, x); }
 Tensor clip(const Tensor& x, double lo, double hi) {
-  return apply(UnaryOp<Unary::clip>{lo, hi}, x);
+  return apply(Unary<math::Unary::clip>{lo, hi}, x);
 }
 Tensor logical_not(const Tensor& x) { return apply(LogicalNot{}, x); }
 
-Tensor ops::unary_backward(UnaryGrad f, const Tensor& saved, Tensor dy, double a, double b) {
+Tensor ops::unary_backward(math::UnaryGrad f, const Tensor& saved, Tensor dy, double a, double b) {
   switch (f) {
-    case UnaryGrad::relu:
-      return backward<UnaryGrad::relu>(saved, std::move(dy));
-    case UnaryGrad::leaky_relu:
-      return backward<UnaryGrad::leaky_relu>(saved, std::move(dy), a);
-    case UnaryGrad::elu:
-      return backward<UnaryGrad::elu>(saved, std::move(dy), a);
-    case UnaryGrad::tanh:
-      return backward<UnaryGrad::tanh>(saved, std::move(dy));
-    case UnaryGrad::sigmoid:
-      return backward<UnaryGrad::sigmoid>(saved, std::move(dy));
-    case UnaryGrad::softplus:
-      return backward<UnaryGrad::softplus>(saved, std::move(dy));
-    case UnaryGrad::gelu:
-      return backward<UnaryGrad::gelu>(saved, std::move(dy));
-    case UnaryGrad::gelu_tanh:
-      return backward<UnaryGrad::gelu_tanh>(saved, std::move(dy));
-    case UnaryGrad::silu:
-      return backward<UnaryGrad::silu>(saved, std::move(dy));
-    case UnaryGrad::erf:
-      return backward<UnaryGrad::erf>(saved, std::move(dy));
-    case UnaryGrad::abs:
-      return backward<UnaryGrad::abs>(saved, std::move(dy));
-    case UnaryGrad::clip:
-      return backward<UnaryGrad::clip>(saved, std::move(dy), a, b);
+    case math::UnaryGrad::relu:
+      return backward<math::UnaryGrad::relu>(saved, std::move(dy));
+    case math::UnaryGrad::leaky_relu:
+      return backward<math::UnaryGrad::leaky_relu>(saved, std::move(dy), a);
+    case math::UnaryGrad::elu:
+      return backward<math::UnaryGrad::elu>(saved, std::move(dy), a);
+    case math::UnaryGrad::tanh:
+      return backward<math::UnaryGrad::tanh>(saved, std::move(dy));
+    case math::UnaryGrad::sigmoid:
+      return backward<math::UnaryGrad::sigmoid>(saved, std::move(dy));
+    case math::UnaryGrad::softplus:
+      return backward<math::UnaryGrad::softplus>(saved, std::move(dy));
+    case math::UnaryGrad::gelu:
+      return backward<math::UnaryGrad::gelu>(saved, std::move(dy));
+    case math::UnaryGrad::gelu_tanh:
+      return backward<math::UnaryGrad::gelu_tanh>(saved, std::move(dy));
+    case math::UnaryGrad::silu:
+      return backward<math::UnaryGrad::silu>(saved, std::move(dy));
+    case math::UnaryGrad::erf:
+      return backward<math::UnaryGrad::erf>(saved, std::move(dy));
+    case math::UnaryGrad::abs:
+      return backward<math::UnaryGrad::abs>(saved, std::move(dy));
+    case math::UnaryGrad::clip:
+      return backward<math::UnaryGrad::clip>(saved, std::move(dy), a, b);
   }
   return {};
 }

@@ -5,7 +5,7 @@
 // suffices, else the input.
 #pragma once
 
-#include "ebb/kernels/elementwise.hpp"
+#include "ebb/base/math_functions.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
 
@@ -13,8 +13,8 @@ namespace ebb::ops {
 
 namespace unary_detail {
 
-constexpr const char* name_of(kernels::Unary f) {
-  using enum kernels::Unary;
+constexpr const char* name_of(math::Unary f) {
+  using enum math::Unary;
   switch (f) {
     case neg:
       return "neg";
@@ -68,8 +68,8 @@ constexpr const char* name_of(kernels::Unary f) {
   return "";
 }
 
-constexpr const char* name_of(kernels::UnaryGrad f) {
-  using enum kernels::UnaryGrad;
+constexpr const char* name_of(math::UnaryGrad f) {
+  using enum math::UnaryGrad;
   switch (f) {
     case relu:
       return "relu_backward";
@@ -100,8 +100,8 @@ constexpr const char* name_of(kernels::UnaryGrad f) {
 }
 
 // What the gradient reads: nothing of neg and sign; the output where that suffices; else the input.
-constexpr Needs needs_of(kernels::Unary f) {
-  using enum kernels::Unary;
+constexpr Needs needs_of(math::Unary f) {
+  using enum math::Unary;
   switch (f) {
     case neg:
     case sign:
@@ -124,25 +124,25 @@ constexpr Needs needs_of(kernels::Unary f) {
 
 }  // namespace unary_detail
 
-template <kernels::Unary kFunction>
-struct UnaryOp {  // y = f(x)
+template <math::Unary kFunction>
+struct Unary {  // y = f(x)
   static constexpr auto name = unary_detail::name_of(kFunction);
   static constexpr bool elementwise = true;
   static constexpr bool half = true;
   double a = 0, b = 0;  // slope, alpha or limits, where the function has such
-  bool operator==(const UnaryOp&) const = default;
+  bool operator==(const Unary&) const = default;
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return unary_detail::needs_of(kFunction); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
-    return rule::broadcast(batch) | rule::linear(batch, 0b1, kFunction == kernels::Unary::neg);
+    return rule::broadcast(batch) | rule::linear(batch, 0b1, kFunction == math::Unary::neg);
   }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
-template <kernels::UnaryGrad kFunction>
+template <math::UnaryGrad kFunction>
 struct UnaryBackward {  // saved, dy: dx = dy * f'. Saved is what f's `needs` says
   static constexpr auto name = unary_detail::name_of(kFunction);
   static constexpr bool elementwise = true;
@@ -173,8 +173,8 @@ struct LogicalNot {  // of bools
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
-// dy f'(...), from what the function keeps: see kernels::UnaryGrad.
-Tensor unary_backward(kernels::UnaryGrad f, const Tensor& saved, Tensor dy, double a = 0,
+// dy f'(...), from what the function keeps: see math::UnaryGrad.
+Tensor unary_backward(math::UnaryGrad f, const Tensor& saved, Tensor dy, double a = 0,
                       double b = 0);
 
 }  // namespace ebb::ops

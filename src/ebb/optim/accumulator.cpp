@@ -9,6 +9,7 @@
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/tracer.hpp"
 #include "ebb/optim/optimizer.hpp"
+#include "ebb/optim/optimizer_core.hpp"
 
 namespace ebb::optim {
 namespace {
@@ -30,11 +31,11 @@ Accumulator::Accumulator(std::vector<Variable> params, int window)
 
 Accumulator::Accumulator(const Optimizer& optimizer, int window)
     : Accumulator(optimizer.params(), window) {
-  optimizer_ = optimizer.self_;
+  optimizer_ = optimizer.core_;
 }
 
 bool Accumulator::is_for(const Optimizer& optimizer) const {
-  return optimizer_ && *optimizer_ == &optimizer;
+  return optimizer_ && optimizer_->lock() == optimizer.core_;
 }
 
 Accumulator::~Accumulator() {
@@ -56,7 +57,7 @@ void Accumulator::check_room() const {
 void Accumulator::begin(const random::State& draws) {
   draws_ = draws;
   // As minimize() has it.
-  scale_ = optimizer_ ? static_cast<float>(Optimizer::at(optimizer_).loss_scale()) : 1;
+  scale_ = optimizer_ ? static_cast<float>(OptimizerCore::alive(*optimizer_)->loss_scale()) : 1;
   if (scale_ != 1 && ops::tracer())
     throw Error(
         "accumulator: a loss scale changes from step to step, which a compiled function cannot "

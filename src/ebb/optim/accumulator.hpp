@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,7 @@ namespace ebb::optim {
 void check_distinct(const char* who, std::span<const Variable> params);
 
 class Optimizer;
+class OptimizerCore;
 
 class Accumulator {
  public:
@@ -63,7 +65,7 @@ class Accumulator {
  private:
   void check_room() const;
   void begin(const random::State& draws);
-  std::shared_ptr<Optimizer*> optimizer_;  // wherever it is now
+  std::optional<std::weak_ptr<OptimizerCore>> optimizer_;  // whose steps it is for
   std::vector<Variable> params_;
   std::vector<Tensor> sources_, sums_;
   void add_count(const Tensor& count);

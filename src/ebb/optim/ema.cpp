@@ -9,6 +9,7 @@
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/tracer.hpp"
 #include "ebb/optim/accumulator.hpp"
+#include "ebb/optim/update_ops.hpp"
 #include "ebb/tape/tape.hpp"
 
 namespace ebb::optim {
@@ -32,7 +33,9 @@ Ema::Ema(std::vector<Variable> params, double decay) : params_(std::move(params)
 
 std::int64_t Ema::updates() const { return updates_.value().item<std::int64_t>(); }
 
-kernels::EmaRule Ema::rule() const { return {updates() == 0 ? 0 : decay_}; }
+Ema::~Ema() = default;
+
+double Ema::decay_now() const { return updates() == 0 ? 0 : decay_; }
 
 std::vector<Variable> Ema::state() const {
   if (applied_)
@@ -51,11 +54,13 @@ void Ema::update() {
   for (std::size_t i = 0; i < params_.size(); ++i) {
     averages_[i].own();
     const Tensor& value = params_[i].value();
-    entries_.push_back({&averages_[i].spec(), value.dtype(), averages_[i].bytes(), value.raw(),
-                        nullptr, {}});
+    entries_.push_back({.spec = &averages_[i].spec(),
+                        .grad_type = value.dtype(),
+                        .param = averages_[i].bytes(),
+                        .grad = value.raw()});
   }
   updates_.own();
-  run_rule(entries_, rule(), {}, {});
+  run_rule(entries_, kernels::EmaRule{decay_now()}, {}, {});
   ++*reinterpret_cast<std::int64_t*>(updates_.bytes());
 }
 
@@ -68,13 +73,13 @@ void Ema::update_traced() {
         if (applied_)
           throw Error("ema: a step while the averages are applied; swap them back first");
         updates_.own();
-        const kernels::EmaRule r = rule();
+        const kernels::EmaRule r{decay_now()};
         std::memcpy(to.data(), &r, sizeof r);
       });
   const CategoryScope category(Category::optimizer);
   for (std::size_t i = 0; i < params_.size(); ++i)
     averages_[i].adopt(
-        ops::apply(ops::EmaUpdate{}, now, params_[i].value(), averages_[i].value()));
+        ops::apply(ops::Ema{}, now, params_[i].value(), averages_[i].value()));
   tracer.after_step([this] { ++*reinterpret_cast<std::int64_t*>(updates_.bytes()); });
 }
 

@@ -15,14 +15,16 @@
 #include <cstdint>
 #include <vector>
 
-#include "ebb/optim/update_ops.hpp"
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb::optim {
 
+struct Entry;
+
 class Ema {
  public:
   explicit Ema(std::vector<Variable> params, double decay = 0.999);
+  ~Ema();
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
@@ -50,13 +52,13 @@ class Ema {
  private:
   void update_traced();
   void exchange() noexcept;
-  kernels::EmaRule rule() const;
+  double decay_now() const;  // of the next update
   std::vector<Variable> params_, averages_;
   std::vector<Tensor> aside_;  // of 16-bit parameters, while the averages are applied
   Variable updates_;
   double decay_;
   bool applied_ = false;
-  std::vector<Entry> entries_;
+  std::vector<Entry> entries_;  // reused from update to update
 };
 
 }  // namespace ebb::optim

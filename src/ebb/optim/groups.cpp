@@ -1,4 +1,4 @@
-#include "ebb/optim/groups.hpp"
+#include "ebb/optim/grouped.hpp"
 
 #include <fmt/core.h>
 

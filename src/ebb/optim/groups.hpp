@@ -15,8 +15,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/tensor/variable.hpp"
-
 namespace ebb::optim {
 
 struct GroupOptions {
@@ -31,19 +29,7 @@ struct Group {
 };
 using Groups = std::vector<Group>;
 
-// What groups come to for a list of parameters.
-struct Setting {
-  double lr_scale = 1, weight_decay = 0;
-  bool operator==(const Setting&) const = default;
-};
-struct Grouped {
-  std::vector<Variable> trained, frozen;
-  std::vector<Setting> settings;        // each once
-  std::vector<std::size_t> setting_of;  // per trained parameter
-};
-Grouped grouped(const char* rule, std::vector<Variable> params, double weight_decay,
-                const Groups& groups);
-
+// Whether a name is one that the pattern stands for.
 bool fits(std::string_view pattern, std::string_view name);
 
 }  // namespace ebb::optim

@@ -10,8 +10,6 @@
 
 #include <cstdint>
 
-#include "ebb/tensor/variable.hpp"
-
 namespace ebb::optim {
 
 struct LossScale {
@@ -25,23 +23,6 @@ inline constexpr LossScale dynamic{65536, 2, 0.5, 2000};
 struct Half {
   bool master = true;      // an f32 copy of each 16-bit parameter is what is updated
   LossScale loss_scale{};  // none
-};
-
-// The scale from step to step; saved with the rule's state.
-class ScaleState {
- public:
-  ScaleState() = default;
-  ScaleState(const std::string& rule, const LossScale& scale);
-  bool used() const { return rule_.used(); }
-  double now() const;             // 1 where it is not used
-  void own();                     // makes sure that `record` cannot fail
-  void record(bool finite);       // how a step went
-  std::int64_t skipped() const;   // steps so far
-  const Variable& state() const { return state_; }
-
- private:
-  LossScale rule_;
-  Variable state_;  // f64 (3): scale, steps since it changed, steps skipped
 };
 
 }  // namespace ebb::optim

@@ -11,54 +11,25 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "ebb/ops/loss.hpp"
 #include "ebb/optim/groups.hpp"
 #include "ebb/optim/loss_scale.hpp"
 #include "ebb/optim/schedule.hpp"
-#include "ebb/optim/update_ops.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb::optim {
 
 class Accumulator;
-class Optimizer;
+class OptimizerCore;
 
-// What an optimizer holds, apart from its rule: it moves as it is.
-struct OptimizerFields {
-  std::string rule_;
-  std::vector<Variable> params_, masters_;    // empty handles where a parameter has none
-  std::vector<Variable> frozen_;              // by groups: told of, and left alone
-  std::vector<Setting> settings_;             // of the groups …
-  std::vector<std::size_t> setting_of_;       // … and which of them is a parameter's
-  std::vector<std::vector<Variable>> slots_;  // per parameter
-  Variable steps_;
-  Variable lr_;  // of the last step, or as it was set
-  Schedule schedule_;
-  double clip_value_, clip_norm_;
-  Variable norm_;     // of the last step's gradient, where it is measured
-  Variable outcome_;  // instead, where steps may be skipped: finite if it was taken
-  std::optional<BadLoss> bad_loss_;
-  Variable skipped_;  // without a loss scale, which counts them itself
-  ScaleState scale_;
-  // Reused from step to step.
-  std::vector<Entry> entries_, grouped_;
-  std::vector<std::size_t> entry_setting_;
-  std::vector<const Tensor*> sources_;
-  std::vector<Tensor> gradients_;
-  std::vector<SparseGradient> rows_;  // instead of a gradient, where the tape gave it so
-  // Where the optimizer is now, for compiled steps and accumulators; null when it is gone.
-  std::shared_ptr<Optimizer*> self_;
-};
-
-class Optimizer : private OptimizerFields {
+// One of the rules below. It may be moved; compiled steps and accumulators go on with the one it was
+// moved to.
+class Optimizer {
  public:
   virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
@@ -83,96 +54,27 @@ class Optimizer : private OptimizerFields {
   double last_norm() const;  // before clipping; measured only with clip_norm or a loss scale
   // What minimize does about a loss that is infinite or NaN. Without a word it stops; or, with
   // clip_norm or a loss scale, goes by the length of the gradient.
-  void on_bad_loss(BadLoss bad) { bad_loss_ = bad; }
+  void on_bad_loss(BadLoss bad);
 
   double loss_scale() const;  // of the next step; 1 where the loss is not scaled
-  std::int64_t steps() const;    // taken so far
+  std::int64_t steps() const;  // taken so far
   // Not taken because the loss was infinite or NaN, with BadLoss::skip; or because the length of the
   // gradient was, with clip_norm or a loss scale.
   std::int64_t skipped() const;
-  const std::vector<Variable>& params() const { return params_; }  // without frozen ones
+  const std::vector<Variable>& params() const;  // without frozen ones
   // Everything a later run needs to go on: the rule's state, the rate, the loss scale, and the numbers
   // of steps. save() puts it into a file together with the weights and the place of random draws.
   std::vector<Variable> state() const;
 
  protected:
-  // What a rule keeps: the names of its slots for a parameter, such as m and v, what each of them
-  // holds, and which types of parameters it takes.
-  struct Keeps {
-    std::function<std::vector<const char*>(const Spec& param)> slots;
-    Spec (*spec)(const Spec& param, int slot, int slots);
-    bool (*takes)(DType param);
-  };
-  // What the options of every rule have.
-  struct Common {
-    double lr, weight_decay;
-    Half half;
-    const Groups& groups;
-  };
-  Optimizer(const char* rule, std::vector<Variable> params, const Common& common,
-            const Keeps& keeps);
-  // Compiled steps and accumulators of the one go on with the other.
+  explicit Optimizer(std::shared_ptr<OptimizerCore> core);
   Optimizer(Optimizer&& other) noexcept;
   Optimizer& operator=(Optimizer&& other) noexcept;
 
-  // What a rule is filled in with for a step: its numbers for one group of parameters.
-  struct Numbers {
-    double lr, weight_decay;
-    std::int64_t step;  // 1 is the first
-  };
-
-  // The step for all parameters at once. What it needs besides is taken before: it cannot fail.
-  virtual std::size_t scratch_bytes(std::span<const Entry> entries) const = 0;
-  // Rows of gradient that it takes for a parameter with so many slots; 0: it takes them whole.
-  virtual std::int64_t most_rows(const Spec& param, std::size_t slots) const = 0;
-  virtual void update(std::span<const Entry> entries, kernels::GradientUse use,
-                      const Numbers& numbers, std::span<std::byte> scratch) const = 0;
-
-  // The same as ops: the bytes of the rule for a step, and the update of one parameter. `in` is
-  // rule, scale, gradient, parameter, master copy if any, state …; the results are the new
-  // parameter, copy and state.
-  virtual std::size_t rule_bytes() const = 0;
-  virtual void write_rule(std::span<std::byte> to, const Numbers& numbers) const = 0;
-  virtual std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
-                                     bool master) const = 0;
-
  private:
-  Loss minimize_traced(const Loss& loss, Tape& tape);
-  void check_none_forgotten(const Loss& loss, const Tape& tape) const;
-  // What is called from here on happens once, after the last part of the batch.
-  struct Traced {
-    Tensor count, seed, loss;  // the last two may be empty
-  };
-  void step_traced(std::span<const Tensor> gradients, const Tensor& count);
-  void take_traced(std::span<const Tensor> sums, const Traced& of);
-  BadLoss bad_loss() const;
-  const Variable& outcome() const { return norm_ ? norm_ : outcome_; }
-  void ask_for_rows();
-  void refuse_loss_scale() const;
-  void step(std::span<const Tensor> gradients, std::span<const SparseGradient> rows, double count,
-            double loss_scale);
-  void count_step(bool taken);
-  // `turn`: how many steps of this optimizer the function that is running takes before this one.
-  void prepare(std::span<std::byte> rule, std::size_t setting, int turn);
-  void check_usable() const;
-  double rate() const;  // as it was set, or as the schedule last said
-  void set_rate(double lr);
-  void ask_schedule(int turn);
-  Numbers numbers(std::size_t setting, int turn) const;
-  static Optimizer& at(const std::shared_ptr<Optimizer*>& self);
   friend class Accumulator;
-};
-
-// For as long as it lives, the word of this thread about bad losses, whatever optimizers were told.
-class BadLossScope {
- public:
-  explicit BadLossScope(std::optional<BadLoss> bad);
-  ~BadLossScope();
-  BadLossScope(const BadLossScope&) = delete;
-  BadLossScope& operator=(const BadLossScope&) = delete;
-
- private:
-  std::optional<BadLoss> outer_;
+  OptimizerCore& core() const;  // throws where it was moved from
+  std::shared_ptr<OptimizerCore> core_;
 };
 
 struct SgdOptions {
@@ -181,10 +83,14 @@ struct SgdOptions {
   Half half = {};
   Groups groups = {};
 };
-template <bool kDecoupled>
-struct AdamOptionsOf {
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(std::vector<Variable> params, SgdOptions options = {});
+};
+
+struct AdamOptions {
   double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  double weight_decay = kDecoupled ? 0.01 : 0;
+  double weight_decay = 0;  // added to the gradient
   // Another rule: a row (of the first axis, in parameters of two or more) whose gradient is zero is
   // left as it is, moments too. For embeddings: a step then costs what its rows cost. It does not
   // matter whether the gradient was kept as rows or whole.
@@ -192,23 +98,61 @@ struct AdamOptionsOf {
   Half half = {};
   Groups groups = {};
 };
-using AdamOptions = AdamOptionsOf<false>;
-using AdamWOptions = AdamOptionsOf<true>;
+class Adam final : public Optimizer {
+ public:
+  explicit Adam(std::vector<Variable> params, AdamOptions options = {});
+};
+
+struct AdamWOptions {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  double weight_decay = 0.01;  // decoupled from the gradient: taken off the weight itself
+  bool lazy = false;           // see AdamOptions
+  Half half = {};
+  Groups groups = {};
+};
+class AdamW final : public Optimizer {
+ public:
+  explicit AdamW(std::vector<Variable> params, AdamWOptions options = {});
+};
+
+// AdamW with 2.03 bytes of state for each parameter. Approximate: its losses are those of AdamW to
+// about 1%, its bits are not.
+class AdamW8bit final : public Optimizer {
+ public:
+  explicit AdamW8bit(std::vector<Variable> params, AdamWOptions options = {});
+};
+
 struct RmspropOptions {
   double lr = 0.01, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
   Half half = {};
   Groups groups = {};
 };
+class Rmsprop final : public Optimizer {
+ public:
+  explicit Rmsprop(std::vector<Variable> params, RmspropOptions options = {});
+};
+
 struct AdagradOptions {
   double lr = 0.01, eps = 1e-10, weight_decay = 0;
   Half half = {};
   Groups groups = {};
 };
+class Adagrad final : public Optimizer {
+ public:
+  explicit Adagrad(std::vector<Variable> params, AdagradOptions options = {});
+};
+
 struct LionOptions {
   double lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0;
   Half half = {};
   Groups groups = {};
 };
+class Lion final : public Optimizer {
+ public:
+  explicit Lion(std::vector<Variable> params, LionOptions options = {});
+};
+
+// A second moment in rows + columns numbers, no first one.
 struct AdafactorOptions {
   double lr = 1e-2;           // of a step, where it is not relative
   double beta2_decay = -0.8;  // beta2 of step t is 1 - t^beta2_decay
@@ -219,100 +163,9 @@ struct AdafactorOptions {
   double weight_decay = 0;
   Groups groups = {};
 };
-
-// The kernel's rule, filled in for one step.
-template <class Rule>
-class RuleOptimizer : public Optimizer {
- protected:
-  RuleOptimizer(const char* name, std::vector<Variable> params, const Common& common,
-                std::function<std::vector<const char*>(const Spec&)> slots);
-  virtual Rule rule(const Numbers& numbers) const = 0;
-  bool lazy_ = false;  // for AdamRule: LazyAdamRule in its place
-  std::int64_t most_rows(const Spec& param, std::size_t slots) const final;
-  std::size_t scratch_bytes(std::span<const Entry> entries) const final;
-  void update(std::span<const Entry> entries, kernels::GradientUse use, const Numbers& numbers,
-              std::span<std::byte> scratch) const final;
-  std::size_t rule_bytes() const final { return sizeof(Rule); }
-  void write_rule(std::span<std::byte> to, const Numbers& numbers) const final;
-  std::vector<Tensor> update(std::span<const Tensor* const> in, double clip_value,
-                             bool master) const final;
-};
-extern template class RuleOptimizer<kernels::SgdRule>;
-extern template class RuleOptimizer<kernels::AdamRule>;
-extern template class RuleOptimizer<kernels::RmspropRule>;
-extern template class RuleOptimizer<kernels::AdagradRule>;
-extern template class RuleOptimizer<kernels::LionRule>;
-extern template class RuleOptimizer<kernels::Adam8Rule>;
-extern template class RuleOptimizer<kernels::AdafactorRule>;
-
-class Sgd final : public RuleOptimizer<kernels::SgdRule> {
- public:
-  explicit Sgd(std::vector<Variable> params, SgdOptions options = {});
-
- private:
-  kernels::SgdRule rule(const Numbers& n) const override;
-  SgdOptions options_;
-};
-
-// Weight decay is added to the gradient, or decoupled from it: taken off the weight itself.
-template <bool kDecoupled>
-class AdamOf final : public RuleOptimizer<kernels::AdamRule> {
- public:
-  explicit AdamOf(std::vector<Variable> params, AdamOptionsOf<kDecoupled> options = {});
-
- private:
-  kernels::AdamRule rule(const Numbers& n) const override;
-  AdamOptionsOf<kDecoupled> options_;
-};
-using Adam = AdamOf<false>;
-using AdamW = AdamOf<true>;
-
-class Rmsprop final : public RuleOptimizer<kernels::RmspropRule> {
- public:
-  explicit Rmsprop(std::vector<Variable> params, RmspropOptions options = {});
-
- private:
-  kernels::RmspropRule rule(const Numbers& n) const override;
-  RmspropOptions options_;
-};
-
-class Adagrad final : public RuleOptimizer<kernels::AdagradRule> {
- public:
-  explicit Adagrad(std::vector<Variable> params, AdagradOptions options = {});
-
- private:
-  kernels::AdagradRule rule(const Numbers& n) const override;
-  AdagradOptions options_;
-};
-
-class Lion final : public RuleOptimizer<kernels::LionRule> {
- public:
-  explicit Lion(std::vector<Variable> params, LionOptions options = {});
-
- private:
-  kernels::LionRule rule(const Numbers& n) const override;
-  LionOptions options_;
-};
-
-// AdamW with 2.03 bytes of state for each parameter (ebb/kernels/update_8bit.hpp). Approximate:
-// its losses are those of AdamW to about 1%, its bits are not.
-class AdamW8bit final : public RuleOptimizer<kernels::Adam8Rule> {
- public:
-  explicit AdamW8bit(std::vector<Variable> params, AdamWOptions options = {});
-
- private:
-  kernels::Adam8Rule rule(const Numbers& n) const override;
-  AdamWOptions options_;
-};
-
-// A second moment in rows + cols numbers (ebb/kernels/update_factored.hpp), no first one.
-class Adafactor final : public RuleOptimizer<kernels::AdafactorRule> {
+class Adafactor final : public Optimizer {
  public:
   explicit Adafactor(std::vector<Variable> params, AdafactorOptions options = {});
-
- private:
-  kernels::AdafactorRule rule(const Numbers& n) const override;
-  AdafactorOptions options_;
 };
 
 }  // namespace ebb::optim

@@ -1,11 +1,13 @@
-// Entries to kernel calls: by type, in few calls, 16-bit parameters through f32 piece by piece.
+// By type, in few calls, 16-bit parameters through f32 piece by piece.
+#include "ebb/optim/run_rule.hpp"
+
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/convert.hpp"
-#include "ebb/optim/update_ops.hpp"
 
 namespace ebb::optim {
 namespace {
@@ -158,7 +160,7 @@ Spec state_spec<AdafactorRule>(const Spec& param, int index, int slots) {
 
 template <class Rule>
 std::size_t rule_scratch(std::span<const Entry> entries) {
-  return rows_scratch(entries);
+  return sparse_scratch(entries);
 }
 template <>
 std::size_t rule_scratch<AdafactorRule>(std::span<const Entry> entries) {
@@ -182,9 +184,9 @@ void run_rule(std::span<const Entry> entries, const Rule& rule, GradientUse use,
     for (const Entry& e : entries)
       if (is_half(e.spec->dtype) || is_half(e.grad_type)) run_half(e, rule, use);
   }
-  if constexpr (takes_rows<Rule>(0))
+  if constexpr (takes_sparse<Rule>(0))
     for (const Entry& e : entries)
-      if (e.index_spec) run_rows(e, rule, use, scratch);
+      if (e.index_spec) run_sparse(e, rule, use, scratch);
 }
 template <>
 void run_rule(std::span<const Entry> entries, const AdafactorRule& rule, GradientUse use,

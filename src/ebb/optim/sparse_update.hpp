@@ -10,8 +10,8 @@
 
 namespace ebb::ops {
 
-// rule, scale, indices (i…), rows (i…, width…), parameter (height, width…), state … → parameter,
-// state …, each in the place of the old one.
+// SparseUpdateInputs, with indices (i…), rows (i…, width…) and a parameter (height, width…) →
+// UpdateOutputs, without a master copy.
 template <class Rule, int kSlots>
 struct SparseUpdate {
   static constexpr int kOutputs = 1 + kSlots;
@@ -22,7 +22,7 @@ struct SparseUpdate {
   std::array<Spec, kOutputs> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
-  std::uint32_t overwrites(int output) const { return 1u << (4 + output); }
+  std::uint32_t overwrites(int output) const { return SparseUpdateInputs::replaced_by(output); }
   template <class... O>
   void run(Ins in, O... out_and_scratch) const {
     const std::tuple<O...> all(out_and_scratch...);
@@ -38,10 +38,10 @@ struct SparseUpdate {
 };
 
 #define EBB_SPARSE_UPDATES(X)                \
-  X(kernels::SgdRule, 0, "sgd_rows")         \
-  X(kernels::AdamRule, 2, "adam_rows")       \
-  X(kernels::LazyAdamRule, 2, "lazy_adam_rows") \
-  X(kernels::AdagradRule, 1, "adagrad_rows")
+  X(kernels::SgdRule, 0, "sparse_sgd")         \
+  X(kernels::AdamRule, 2, "sparse_adam")       \
+  X(kernels::LazyAdamRule, 2, "sparse_lazy_adam") \
+  X(kernels::AdagradRule, 1, "sparse_adagrad")
 #define EBB_SPARSE_NAME(Rule, slots, text) \
   template <>                              \
   const char* const SparseUpdate<Rule, slots>::name;
@@ -50,11 +50,11 @@ EBB_SPARSE_UPDATES(EBB_SPARSE_NAME)
 
 // indices (i…), rows (i…, width…) → Σ g², f64 (), of the whole gradient they add up to: as
 // SumOfSquares has it.
-struct SparseSquares {
-  static constexpr auto name = "sum_of_squares_rows";
+struct SparseSumOfSquares {
+  static constexpr auto name = "sparse_sum_of_squares";
   static constexpr bool unlisted = true;
   Shape table;  // of the parameter
-  bool operator==(const SparseSquares&) const = default;
+  bool operator==(const SparseSumOfSquares&) const = default;
   Spec shape(const Spec& indices, const Spec& rows) const;
   Cost cost(const Spec& indices, const Spec& rows) const;
   std::size_t scratch(const Spec& indices, const Spec& rows) const;

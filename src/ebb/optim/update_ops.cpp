@@ -15,7 +15,7 @@ namespace {
 const Spec kNumber{Shape{}, DType::f64};
 
 optim::Entry gradient_only(const Spec& spec, const void* data) {
-  return {&spec, spec.dtype, nullptr, static_cast<const std::byte*>(data), nullptr, {}};
+  return {.spec = &spec, .grad_type = spec.dtype, .grad = static_cast<const std::byte*>(data)};
 }
 
 }  // namespace
@@ -113,62 +113,67 @@ EBB_FACTORED_UPDATES(EBB_UPDATE_NAME)
 template <class Rule, int kSlots, bool kMaster>
 std::array<Spec, Update<Rule, kSlots, kMaster>::kOutputs> Update<Rule, kSlots, kMaster>::shape(
     Specs in) const {
-  constexpr std::size_t kInputs = 3 + kOutputs;
+  using At = UpdateInputs;
+  constexpr std::size_t kInputs = At::param + kOutputs;
   if (in.size() != kInputs)
     throw Error(fmt::format("{}: {} inputs were given, expected {}", name, in.size(), kInputs));
   const Spec rule{{sizeof(Rule)}, DType::u8};
-  if (in[0] != rule || in[1] != kNumber)
+  if (in[At::rule] != rule || in[At::scale] != kNumber)
     throw Error(fmt::format("{}: rule and scale are {} and {}, expected {} and {}", name,
-                            to_string(in[0]), to_string(in[1]), to_string(rule),
+                            to_string(in[At::rule]), to_string(in[At::scale]), to_string(rule),
                             to_string(kNumber)));
-  const Spec& param = in[3];
+  const Spec& param = in[At::param];
   if (!optim::takes<Rule>(param.dtype) || (kMaster && !is_half(param.dtype)))
     throw Error(fmt::format("{}: the parameter is {}, which it does not take", name,
                             to_string(param)));
   const Spec wide{param.shape, optim::working_type(param.dtype)};
-  if (in[2] != param && in[2] != wide)
+  if (in[At::gradient] != param && in[At::gradient] != wide)
     throw Error(fmt::format("{}: gradient or state is {}, the parameter {}", name,
-                            to_string(in[2]), to_string(param)));
+                            to_string(in[At::gradient]), to_string(param)));
   std::array<Spec, kOutputs> out;
-  out[0] = param;
-  for (int k = 1; k < kOutputs; ++k) {
-    const auto i = static_cast<std::size_t>(k);
-    out[i] = kMaster && k == 1 ? wide
-                               : optim::state_spec<Rule>(param, k - 1 - kMaster, kSlots);
-    if (in[3 + i] != out[i])
+  out[UpdateOutputs::param] = param;
+  if constexpr (kMaster) out[UpdateOutputs::master] = wide;
+  for (int k = 0; k < kSlots; ++k)
+    out[UpdateOutputs::state(kMaster, static_cast<std::size_t>(k))] =
+        optim::state_spec<Rule>(param, k, kSlots);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (in[At::param + i] != out[i])
       throw Error(fmt::format("{}: gradient or state is {}, the parameter {}", name,
-                              to_string(in[3 + i]), to_string(param)));
-  }
+                              to_string(in[At::param + i]), to_string(param)));
   return out;
 }
 
 template <class Rule, int kSlots, bool kMaster>
 Cost Update<Rule, kSlots, kMaster>::cost(Specs in) const {
-  double bytes = static_cast<double>(in[2].bytes());
-  for (const Spec& s : in.subspan(3)) bytes += 2.0 * static_cast<double>(s.bytes());
-  return {12.0 * static_cast<double>(in[3].size()), bytes};
+  double bytes = static_cast<double>(in[UpdateInputs::gradient].bytes());
+  for (const Spec& s : in.subspan(UpdateInputs::param)) bytes += 2.0 * static_cast<double>(s.bytes());
+  return {12.0 * static_cast<double>(in[UpdateInputs::param].size()), bytes};
 }
 
 template <class Rule, int kSlots, bool kMaster>
 std::size_t Update<Rule, kSlots, kMaster>::scratch(Specs in) const {
-  const optim::Entry entry{&in[3], in[2].dtype, nullptr, nullptr, nullptr, {}};
+  const optim::Entry entry{.spec = &in[UpdateInputs::param],
+                           .grad_type = in[UpdateInputs::gradient].dtype};
   return optim::rule_scratch<Rule>({&entry, 1});
 }
 
 template <class Rule, int kSlots, bool kMaster>
 void Update<Rule, kSlots, kMaster>::update(Ins in, Outs out, Scratch scratch) const {
+  const In &param = in[UpdateInputs::param], &gradient = in[UpdateInputs::gradient];
   for (std::size_t i = 0; i < out.size(); ++i)
-    if (out[i].data != in[3 + i].data)
-      std::memcpy(out[i].data, in[3 + i].data, out[i].spec->bytes());
-  const double scale = *in[1].as<double>();
+    if (const In& old = in[UpdateInputs::param + i]; out[i].data != old.data)
+      std::memcpy(out[i].data, old.data, out[i].spec->bytes());
+  const double scale = *in[UpdateInputs::scale].as<double>();
   if (scale == 0) return;
   Rule rule;
-  std::memcpy(&rule, in[0].data, sizeof rule);
-  optim::Entry entry{in[3].spec, in[2].dtype(), out[0].as<std::byte>(), in[2].as<std::byte>(),
-                     nullptr,    {}};
-  if constexpr (kMaster) entry.master = out[1].as<std::byte>();
-  for (int k = 0; k < kSlots; ++k)
-    entry.state[k] = out[static_cast<std::size_t>(1 + kMaster + k)].as<std::byte>();
+  std::memcpy(&rule, in[UpdateInputs::rule].data, sizeof rule);
+  optim::Entry entry{.spec = param.spec,
+                     .grad_type = gradient.dtype(),
+                     .param = out[UpdateOutputs::param].as<std::byte>(),
+                     .grad = gradient.as<std::byte>()};
+  if constexpr (kMaster) entry.master = out[UpdateOutputs::master].as<std::byte>();
+  for (std::size_t k = 0; k < kSlots; ++k)
+    entry.state[k] = out[UpdateOutputs::state(kMaster, k)].as<std::byte>();
   optim::run_rule({&entry, 1}, rule, {scale, clip_value}, scratch);
 }
 
@@ -180,7 +185,7 @@ EBB_FACTORED_UPDATES(EBB_UPDATE_OP)
 #undef EBB_UPDATE_OP
 #undef EBB_MASTER_OP
 
-Spec EmaUpdate::shape(const Spec& rule, const Spec& value, const Spec& average) const {
+Spec Ema::shape(const Spec& rule, const Spec& value, const Spec& average) const {
   if (rule != Spec{{sizeof(kernels::EmaRule)}, DType::u8} || !is_float(value.dtype) ||
       average != Spec{value.shape, optim::working_type(value.dtype)})
     throw Error(fmt::format("{}: rule, value and average are {}, {} and {}", name, to_string(rule),
@@ -188,22 +193,24 @@ Spec EmaUpdate::shape(const Spec& rule, const Spec& value, const Spec& average) 
   return average;
 }
 
-Cost EmaUpdate::cost(const Spec&, const Spec& value, const Spec& average) const {
+Cost Ema::cost(const Spec&, const Spec& value, const Spec& average) const {
   return {3.0 * static_cast<double>(value.size()),
           static_cast<double>(value.bytes() + 2 * average.bytes())};
 }
 
-void EmaUpdate::run(In rule_bytes, In value, In average, Out out, Scratch) const {
+void Ema::run(In rule_bytes, In value, In average, Out out, Scratch) const {
   if (out.data != average.data) std::memcpy(out.data, average.data, out.spec->bytes());
   kernels::EmaRule rule;
   std::memcpy(&rule, rule_bytes.data, sizeof rule);
-  const optim::Entry entry{out.spec, value.dtype(),  out.as<std::byte>(), value.as<std::byte>(),
-                           nullptr,  {}};
+  const optim::Entry entry{.spec = out.spec,
+                           .grad_type = value.dtype(),
+                           .param = out.as<std::byte>(),
+                           .grad = value.as<std::byte>()};
   optim::run_rule({&entry, 1}, rule, {}, {});
 }
 
 std::optional<std::size_t> cut_from(const OpType& update) {
-  if (&update == &op_type<EmaUpdate>()) return 1;
+  if (&update == &op_type<Ema>()) return EmaInputs::value;
   // 8 bits of state are packed: a piece of it is not a piece of each of its arrays. The lazy rule
   // looks at whole rows.
 #define EBB_CUT(Rule, slots, text)                               \
@@ -211,7 +218,7 @@ std::optional<std::size_t> cut_from(const OpType& update) {
       !std::is_same_v<Rule, kernels::LazyAdamRule> &&            \
       (&update == &op_type<Update<Rule, slots>>() ||             \
        &update == &op_type<Update<Rule, slots, true>>()))        \
-    return 2;
+    return UpdateInputs::gradient;
   EBB_ELEMENT_UPDATES(EBB_CUT)
 #undef EBB_CUT
   return {};

@@ -134,7 +134,7 @@ void measure(Machine& m, std::int64_t threads, bool memory) {
   };
   const Spec some = floats({std::min<std::int64_t>(threads, 2) * (24 << 10)});
   const double added = took(ops::Add{}, {some, some}).bytes();
-  set(Work::elementwise, took(ops::UnaryOp<kernels::Unary::tanh>{}, {some}).flops(), added);
+  set(Work::elementwise, took(ops::Unary<math::Unary::tanh>{}, {some}).flops(), added);
   set(Work::product,
       kReached * took(ops::Matmul{}, {floats({224, 256}), floats({256, 224})}).flops(), added);
 
@@ -145,7 +145,7 @@ void measure(Machine& m, std::int64_t threads, bool memory) {
       took(ops::Conv2d{{.padding = 1, .groups = 32}}, {image, floats({32, 3, 3, 1})}).flops(),
       added);
 
-  ops::AttentionOp attention;
+  ops::Attention attention;
   attention.heads = attention.kv_heads = 2;
   attention.scale = 0.125;
   attention.causal = true;
@@ -153,13 +153,13 @@ void measure(Machine& m, std::int64_t threads, bool memory) {
   set(Work::attention, took(attention, {q, q, q}).flops(), added);
   set(Work::cell,
       kLonger *
-          took(ops::LstmOp{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, 1, true).flops(),
+          took(ops::Lstm{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, 1, true).flops(),
       added);
 
   const Spec table = floats({128, 256});
-  const Took norm = took(ops::LayerNormOp{}, {table, floats({256}), floats({256})});
+  const Took norm = took(ops::LayerNorm{}, {table, floats({256}), floats({256})});
   const Took sum = took(ops::SumTo{Shape({256})}, {table});
-  set(Work::rows, took(ops::Softmax{}, {table}).flops(),
+  set(Work::reduction, took(ops::Softmax{}, {table}).flops(),
       (norm.cost.bytes + sum.cost.bytes) / (norm.seconds + sum.seconds));
   const Spec rows = floats({1024, 64});
   set(Work::gather, m.speed(Work::elementwise).flops,

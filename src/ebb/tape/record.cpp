@@ -73,9 +73,9 @@ class Step final : public Back {
   bool give_sparse(int i, const Tensor& indices, Tensor rows) override {
     if (s_.places.empty() || !wants(i)) return false;
     const Record::Storage::Place place = s_.places[s_.links[call_.first_in + i]];
-    if (!place.rows || place.reads != 1 || indices.size() > place.rows->most) return false;
-    place.rows->indices = indices;
-    place.rows->rows = std::move(rows);
+    if (!place.sparse || place.reads != 1 || indices.size() > place.sparse->most) return false;
+    place.sparse->indices = indices;
+    place.sparse->rows = std::move(rows);
     return true;
   }
 
@@ -286,26 +286,26 @@ void Record::record(std::shared_ptr<const CustomGrad> rule, std::span<const Tens
   add_call({AnyOp(), std::move(rule), 0, 0, 0, 0, 0}, in, out, {});
 }
 
-// A gradient may go as rows where nothing else could be added to it: its source is no result of a
+// A gradient may be sparse where nothing else could be added to it: its source is no result of a
 // call, starts from nothing, and is read once.
-void Record::place_rows(std::span<const Tensor* const> xs, std::span<const Tensor> into,
-                        std::span<SparseGradient> rows) {
+void Record::place_sparse(std::span<const Tensor* const> xs, std::span<const Tensor> into,
+                          std::span<SparseGradient> sparse) {
   Storage& s = storage_;
   s.places.clear();
-  if (rows.empty()) return;
+  if (sparse.empty()) return;
   s.places.resize(slot_count_);
   for (const std::uint32_t slot : s.links)
     if (slot != SlotMap::kNone) ++s.places[slot].reads;
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const std::uint32_t slot = s.slots.find(xs[i]->id());
     if (slot != SlotMap::kNone && !into[i] && !s.gradients[slot] && !s.made[slot])
-      s.places[slot].rows = &rows[i];
+      s.places[slot].sparse = &sparse[i];
   }
 }
 
 void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
                   std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
-                  std::span<SparseGradient> rows) {
+                  std::span<SparseGradient> sparse) {
   Storage& s = storage_;
   refuse_own(ys);
   // Ops of the walk back are for outer tapes, or for nobody where recording is paused.
@@ -358,7 +358,7 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
     const std::uint32_t slot = s.slots.find(xs[i]->id());
     if (slot != SlotMap::kNone) s.reaches[slot] = kSource;
   }
-  place_rows(xs, into, rows);
+  place_sparse(xs, into, sparse);
 
   for (std::size_t c = s.calls.size(); c-- > 0;) {
     Call& call = s.calls[c];

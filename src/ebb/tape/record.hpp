@@ -51,10 +51,10 @@ class Record final : public ops::Recorder {
     std::vector<std::uint8_t> reaches;  // per slot: leads to a source
     std::vector<std::uint8_t> made;     // per slot: by a call
     struct Place {
-      SparseGradient* rows = nullptr;
+      SparseGradient* sparse = nullptr;
       int reads = 0;
     };
-    std::vector<Place> places;  // per slot: where its gradient may go as rows; or empty
+    std::vector<Place> places;  // per slot: where its gradient may be sparse; or empty
   };
 
   // Has seen nothing yet, and is among this thread's recorders until it is dropped.
@@ -74,10 +74,10 @@ class Record final : public ops::Recorder {
   bool depends(const Tensor& y, const Tensor& x) const;  // whether a walk from y comes to x
 
   // Walks back from ys to xs. `into` holds what the gradients start from, and then the results.
-  // With `keep` the record can be walked again. `rows`: see Tape::gradient_into.
+  // With `keep` the record can be walked again. `sparse`: see Tape::gradient_into.
   void walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
             std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
-            std::span<SparseGradient> rows = {});
+            std::span<SparseGradient> sparse = {});
 
   void release();
   void check_usable(const char* what) const;
@@ -93,8 +93,8 @@ class Record final : public ops::Recorder {
   bool link(std::span<const Tensor* const> in);
   void note_own(std::span<const Tensor* const> in, std::span<const Tensor> out);
   void refuse_own(std::span<const Tensor* const> ys) const;
-  void place_rows(std::span<const Tensor* const> xs, std::span<const Tensor> into,
-                  std::span<SparseGradient> rows);
+  void place_sparse(std::span<const Tensor* const> xs, std::span<const Tensor> into,
+                    std::span<SparseGradient> sparse);
   void add_call(Call call, std::span<const Tensor* const> in, std::span<const Tensor> out,
                 ops::Needs needs);
 

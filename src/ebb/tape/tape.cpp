@@ -116,7 +116,7 @@ bool Tape::used_up() const { return record_->used_up(); }
 void Tape::gradient_into(std::span<const Tensor* const> ys,
                          std::span<const Tensor* const> output_gradients,
                          std::span<const Tensor* const> xs, std::span<Tensor> into,
-                         std::span<SparseGradient> rows) {
+                         std::span<SparseGradient> sparse) {
   record_->check_usable("gradient");
   for (const auto tensors : {ys, xs})
     for (const Tensor* t : tensors)
@@ -130,7 +130,7 @@ void Tape::gradient_into(std::span<const Tensor* const> ys,
     }
   } used_up{keep ? nullptr : record_.get()};
   try {
-    record_->walk(ys, output_gradients, xs, into, keep, rows);
+    record_->walk(ys, output_gradients, xs, into, keep, sparse);
   } catch (...) {
     discard();
     throw;

@@ -79,13 +79,13 @@ class Tape {
 
   // The gradient of Σ <ys[i], output_gradients[i]>, added to what `into` holds (empty handles: to
   // nothing): each sum over examples goes on from there, bit for bit as if it had never paused.
-  // A source that one gather alone has read, and that starts from nothing, comes as `rows` where
+  // A source that one gather alone has read, and that starts from nothing, comes as `sparse` where
   // that was asked for, and its place in `into` stays empty.
   void gradient_into(std::span<const Tensor> ys, std::span<const Tensor> output_gradients,
                      std::span<const Tensor> xs, std::span<Tensor> into);
   void gradient_into(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
                      std::span<const Tensor* const> xs, std::span<Tensor> into,
-                     std::span<SparseGradient> rows = {});  // for each source, where given
+                     std::span<SparseGradient> sparse = {});  // for each source, where given
 
   Tensor jacobian(const Tensor& y, const Tensor& x);        // (y.shape…, x.shape…)
   Tensor batch_jacobian(const Tensor& y, const Tensor& x);  // (rows, y.row…, x.row…), rows apart

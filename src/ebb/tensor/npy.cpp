@@ -221,9 +221,7 @@ Tensor NpyReader::rows(std::int64_t begin, std::int64_t end) {
   if (begin < 0 || end < begin || end > spec_.shape[0])
     throw Error(
         fmt::format("npy: rows [{}, {}) of {} are out of range", begin, end, to_string(spec_)));
-  std::vector<std::int64_t> dims(spec_.shape.begin(), spec_.shape.end());
-  dims[0] = end - begin;
-  Tensor out = Tensor::uninitialized({Shape(dims), spec_.dtype}, "npy");
+  Tensor out = Tensor::uninitialized(spec_.with_axis(0, end - begin), "npy");
   const std::uint64_t row =
       spec_.shape[0] ? spec_.bytes() / static_cast<std::uint64_t>(spec_.shape[0]) : 0;
   file_.read_at(data_ + row * static_cast<std::uint64_t>(begin), {out.bytes(), out.spec().bytes()});

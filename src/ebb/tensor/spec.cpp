@@ -50,6 +50,13 @@ std::string to_string(const Shape& shape) {
   return text + ")";
 }
 
+Spec Spec::with_axis(int axis, std::int64_t size) const {
+  std::int64_t dims[Shape::kMaxRank];
+  std::copy(shape.begin(), shape.end(), dims);
+  dims[axis] = size;
+  return {Shape(std::span(dims, static_cast<std::size_t>(rank()))), dtype};
+}
+
 std::string to_string(const Spec& spec) { return name(spec.dtype) + to_string(spec.shape); }
 
 int axis_of(const char* op, int axis, int rank) {

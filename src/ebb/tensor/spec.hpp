@@ -69,6 +69,8 @@ struct Spec {
   std::int64_t size() const { return shape.size(); }
   int rank() const { return shape.rank(); }
   std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype); }
+  // The same with another size of one axis, 0 <= axis < rank.
+  Spec with_axis(int axis, std::int64_t size) const;
 };
 
 std::string to_string(const Spec& spec);  // f32(4, 64)

@@ -189,11 +189,10 @@ Tensor Tensor::viewed(const Shape& to) const {
 Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   if (rank() == 0 || begin < 0 || end < begin || end > shape()[0])
     throw Error(fmt::format("rows: [{}, {}) of {} is out of range", begin, end, to_string(shape())));
-  std::vector<std::int64_t> dims(shape().begin(), shape().end());
-  dims[0] = end - begin;
   std::size_t row_bytes = size_of(dtype());
   for (int i = 1; i < rank(); ++i) row_bytes *= static_cast<std::size_t>(shape()[i]);
-  return adopt(Value::view(value_, {Shape(dims), dtype()}, static_cast<std::size_t>(begin) * row_bytes));
+  return adopt(Value::view(value_, spec().with_axis(0, end - begin),
+                           static_cast<std::size_t>(begin) * row_bytes));
 }
 
 Tensor Tensor::copy(const char* site) const {

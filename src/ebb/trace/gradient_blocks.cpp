@@ -13,7 +13,8 @@
 namespace ebb::trace {
 namespace {
 
-constexpr std::size_t kRule = 0, kScale = 1, kGradient = 2, kParam = 3;  // of an update's inputs
+using At = ops::UpdateInputs;
+
 // A gradient of fewer elements is not worth it, nor one that is less than this part of all.
 constexpr std::int64_t kLeastElements = 1 << 17;
 constexpr std::uint64_t kWorth = 16;
@@ -34,19 +35,19 @@ void take_apart(Trace& t, Id index) {
   Call& call = t.calls[index];
   const auto& op = *static_cast<const ops::LinearCrossEntropyBackward*>(call.op.attributes());
   const Spec& weight = t.values[call.in[1]].spec;
-  const ops::LinearCrossEntropyDx dx{op.targets};
-  const ops::LinearCrossEntropyDweight dweight{op.targets, weight.shape[0], op.dweight_so_far};
+  const ops::LinearCrossEntropyInputGrad dx{op.targets};
+  const ops::LinearCrossEntropyWeightGrad dweight{op.targets, weight.shape[0], op.dweight_so_far};
   std::vector<Spec> in;
   for (std::size_t i = 0; i < 4; ++i) in.push_back(t.values[call.in[i]].spec);
   Value sums{dx.shape(in)[3], Kind::made, 3, index};
   const auto sums_id = static_cast<Id>(t.values.size());
   Call later = call;
-  later.op = ops::AnyOp(ops::op_type<ops::LinearCrossEntropyDweight>(), &dweight);
+  later.op = ops::AnyOp(ops::op_type<ops::LinearCrossEntropyWeightGrad>(), &dweight);
   later.in.insert(later.in.begin() + 4, sums_id);
   later.out.resize(1);
   later.donated = -1;
   t.values[call.out[0]].call = static_cast<Id>(t.calls.size());
-  call.op = ops::AnyOp(ops::op_type<ops::LinearCrossEntropyDx>(), &dx);
+  call.op = ops::AnyOp(ops::op_type<ops::LinearCrossEntropyInputGrad>(), &dx);
   call.in.resize(4);
   call.donated = -1;
   call.out.erase(call.out.begin());
@@ -73,10 +74,10 @@ class Joining {
 
   bool run() {
     const Call& update = t_.calls[root_];
-    gradient_ = t_.values[update.in[kGradient]].spec;
-    in_ = {update.in[kRule], update.in[kScale]};
-    cut_.assign(update.in.begin() + kParam, update.in.end());
-    if (!gather(update.in[kGradient]) || held_ > gradient_.bytes()) return false;
+    gradient_ = t_.values[update.in[At::gradient]].spec;
+    in_ = {update.in[At::rule], update.in[At::scale]};
+    cut_.assign(update.in.begin() + At::param, update.in.end());
+    if (!gather(update.in[At::gradient]) || held_ > gradient_.bytes()) return false;
     const std::size_t first_cut = in_.size();
     in_.insert(in_.end(), cut_.begin(), cut_.end());
     if (in_.size() > GradientBlocks::kMostInputs) return false;
@@ -202,8 +203,8 @@ class Joining {
 
 // An update whose gradient is large enough to be worth it.
 bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
-  if (ops::cut_from(call.op.type()) != kGradient || call.out.size() > GradientBlocks::kMostOutputs) return false;
-  const Spec &gradient = t.values[call.in[kGradient]].spec, &param = t.values[call.in[kParam]].spec;
+  if (ops::cut_from(call.op.type()) != At::gradient || call.out.size() > GradientBlocks::kMostOutputs) return false;
+  const Spec &gradient = t.values[call.in[At::gradient]].spec, &param = t.values[call.in[At::param]].spec;
   const bool floats = param.dtype == DType::f32 || param.dtype == DType::f64;
   return floats && gradient == param && param.rank() >= 2 && param.shape[0] > 1 &&
          param.size() >= kLeastElements && param.size() / param.shape[0] <= kLargestBlock &&
@@ -215,8 +216,8 @@ bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
 Trace with_gradient_blocks(const Trace& trace) {
   std::uint64_t all = 0;
   for (const Call& call : trace.calls)
-    if (ops::cut_from(call.op.type()) == kGradient)
-      all += trace.values[call.in[kGradient]].spec.bytes();
+    if (ops::cut_from(call.op.type()) == At::gradient)
+      all += trace.values[call.in[At::gradient]].spec.bytes();
   const std::vector<int> used = uses(trace);
   Trace to = trace;
   bool changed = false;

@@ -6,8 +6,8 @@
 //   %5, %6, … = linear_cross_entropy_backward(x, w, labels, d)      // %5: of w
 //   %8 = scatter_add(ids, %7, %5); w', m', v' = adam(rule, scale, %8, w, m, v)
 //   becomes
-//   %6, …, %9 = linear_cross_entropy_dx(x, w, labels, d)
-//   w', m', v' = gradient_blocks[linear_cross_entropy_dweight scatter_add adam](rule, scale, x, labels, d,
+//   %6, …, %9 = linear_cross_entropy_input_grad(x, w, labels, d)
+//   w', m', v' = gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam](rule, scale, x, labels, d,
 //                                                                        %9, ids, %7, w, m, v)
 //
 // An element of the gradient comes from the same kernels in the same order: the bits are the same.

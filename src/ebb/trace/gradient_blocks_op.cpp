@@ -4,19 +4,13 @@
 
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/row_block.hpp"
+#include "ebb/optim/update_inputs.hpp"
 #include "ebb/trace/gradient_blocks.hpp"
 
 namespace ebb::trace {
 namespace {
 
-constexpr std::size_t kParam = 3;  // of an update's inputs: rule, scale, gradient, parameter, state
-
-Spec with_rows(const Spec& spec, std::int64_t rows) {
-  std::int64_t dims[Shape::kMaxRank];
-  std::copy(spec.shape.begin(), spec.shape.end(), dims);
-  dims[0] = rows;
-  return {Shape(std::span(dims, static_cast<std::size_t>(spec.rank()))), spec.dtype};
-}
+using At = ops::UpdateInputs;
 
 std::uint64_t row_bytes(const Spec& spec) {
   return spec.shape[0] == 0 ? 0 : spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]);
@@ -24,12 +18,12 @@ std::uint64_t row_bytes(const Spec& spec) {
 
 // The rows of a call, with what it was given whole or cut to some rows.
 template <int kOutputs>
-struct ByRows {
+struct InBlocks {
   static constexpr auto name = "gradient_blocks";
   static constexpr bool once = true, unlisted = true;
   const GradientBlocks* what;  // the trace holds it
   std::int64_t first = 0;
-  bool operator==(const ByRows& o) const {
+  bool operator==(const InBlocks& o) const {
     return first == o.first && (what == o.what || *what == *o.what);
   }
 
@@ -73,11 +67,11 @@ struct ByRows {
     ops::In ins[GradientBlocks::kMostInputs];
     std::copy(in.begin(), in.end(), ins);
     for (std::size_t i = w.cut_from; i < in.size(); ++i) {
-      specs[i] = with_rows(*in[i].spec, rows);
+      specs[i] = in[i].spec->with_axis(0, rows);
       ins[i] = {&specs[i], in[i].as<std::byte>() + static_cast<std::uint64_t>(at) *
                                                        row_bytes(*in[i].spec)};
     }
-    const Spec gradient = with_rows(w.gradient, rows);
+    const Spec gradient = w.gradient.with_axis(0, rows);
     const auto block = [&](Id place) {
       return scratch.data() + (static_cast<std::uint64_t>(place) - w.inputs) * w.block;
     };
@@ -91,15 +85,18 @@ struct ByRows {
       ops::run_row_block(m.op, {args, m.in.size()}, {&gradient, block(m.out)}, first + at,
                          scratch.subspan(w.block * w.blocks));
     }
-    ops::In args[kParam + GradientBlocks::kMostOutputs] = {ins[0], ins[1], operand(w.members.back().out)};
+    ops::In args[At::param + GradientBlocks::kMostOutputs];
+    args[At::rule] = ins[At::rule];
+    args[At::scale] = ins[At::scale];
+    args[At::gradient] = operand(w.members.back().out);
     ops::Out outs[GradientBlocks::kMostOutputs];
     for (std::size_t k = 0; k < out.size(); ++k) {
-      args[kParam + k] = ins[w.cut_from + k];
+      args[At::param + k] = ins[w.cut_from + k];
       outs[k] = {&specs[w.cut_from + k], out[k].template as<std::byte>() +
                                              static_cast<std::uint64_t>(at) *
                                                  row_bytes(*out[k].spec)};
     }
-    w.update.type().run(w.update.attributes(), {args, kParam + out.size()}, {outs, out.size()}, {});
+    w.update.type().run(w.update.attributes(), {args, At::param + out.size()}, {outs, out.size()}, {});
   }
 };
 
@@ -107,8 +104,8 @@ struct ByRows {
 
 ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs) {
   const auto op = [&]<int n>(std::integral_constant<int, n>) {
-    const ByRows<n> by{what};
-    return ops::AnyOp(ops::op_type<ByRows<n>>(), &by);
+    const InBlocks<n> by{what};
+    return ops::AnyOp(ops::op_type<InBlocks<n>>(), &by);
   };
   if (outputs == 1) return op(std::integral_constant<int, 1>());
   if (outputs == 2) return op(std::integral_constant<int, 2>());
@@ -117,8 +114,8 @@ ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs) {
 
 const GradientBlocks* gradient_blocks_of(const Call& call) {
   const auto of = [&]<int n>(std::integral_constant<int, n>) -> const GradientBlocks* {
-    if (&call.op.type() != &ops::op_type<ByRows<n>>()) return nullptr;
-    return static_cast<const ByRows<n>*>(call.op.attributes())->what;
+    if (&call.op.type() != &ops::op_type<InBlocks<n>>()) return nullptr;
+    return static_cast<const InBlocks<n>*>(call.op.attributes())->what;
   };
   if (const GradientBlocks* w = of(std::integral_constant<int, 1>())) return w;
   if (const GradientBlocks* w = of(std::integral_constant<int, 2>())) return w;
@@ -127,7 +124,7 @@ const GradientBlocks* gradient_blocks_of(const Call& call) {
 
 ops::AnyOp at_row(const ops::AnyOp& op, std::int64_t first) {
   const auto moved = [&]<int n>(std::integral_constant<int, n>) {
-    ByRows<n> by = *static_cast<const ByRows<n>*>(op.attributes());
+    InBlocks<n> by = *static_cast<const InBlocks<n>*>(op.attributes());
     by.first = first;
     return ops::AnyOp(op.type(), &by);
   };

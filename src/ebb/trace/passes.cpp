@@ -194,7 +194,7 @@ Trace chained(const Trace& trace) {
     std::vector<Spec> specs;
     for (const Id id : call.in) specs.push_back(to.values[id].spec);
     const ops::AnyOp on =
-        call.op.type().going_on(call.op.attributes(), specs, to.values[g.sum].index);
+        call.op.type().accumulating(call.op.attributes(), specs, to.values[g.sum].index);
     if (!on) continue;
     call.op = on;
     call.in.push_back(g.so_far);

@@ -10,7 +10,7 @@ Trace without_repeats(const Trace& trace);    // equal calls of equal values bec
 Trace without_covered(const Trace& trace);    // calls whose results another one gives as well
 
 // A sum of the parts before and this one's, as `so far + sum of these rows`, becomes the call that
-// sums, going on from what is so far (OpType::going_on): one chain over the rows of all parts.
+// sums, going on from what is so far (OpType::accumulating): one chain over the rows of all parts.
 Trace chained(const Trace& trace);
 
 // Calls of constants alone run now, once, and their results become constants. Most of them ran

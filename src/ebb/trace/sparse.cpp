@@ -8,7 +8,8 @@
 namespace ebb::trace {
 namespace {
 
-constexpr std::size_t kGradient = 2, kParam = 3;  // of an update's inputs
+using At = ops::UpdateInputs;
+using SparseAt = ops::SparseUpdateInputs;
 
 // Whether the call adds rows up from zero along the first axis.
 bool sums_rows(const Call& call) {
@@ -30,23 +31,24 @@ Trace with_sparse_updates(Trace to) {
     if (squares(to.calls[c])) squared[to.calls[c].in[0]].push_back(c);
   bool changed = false;
   for (Call& call : to.calls) {
-    if (call.in.size() <= kParam) continue;
-    const Id gradient = call.in[kGradient], made_by = to.values[gradient].call;
+    if (call.in.size() <= At::param) continue;
+    const Id gradient = call.in[At::gradient], made_by = to.values[gradient].call;
     const auto readers = 1 + static_cast<int>(squared[gradient].size());
     if (made_by == kNone || used[gradient] != readers || !sums_rows(to.calls[made_by])) continue;
     const Call& sum = to.calls[made_by];
-    const Spec& param = to.values[call.in[kParam]].spec;
+    const Spec& param = to.values[call.in[At::param]].spec;
     const auto form = ops::sparse_form(call.op, param, to.values[sum.in[0]].spec);
     if (!form) continue;
-    const ops::SparseSquares of{param.shape};
+    const ops::SparseSumOfSquares of{param.shape};
     for (const Id c : squared[gradient]) {
-      to.calls[c].op = ops::AnyOp(ops::op_type<ops::SparseSquares>(), &of);
+      to.calls[c].op = ops::AnyOp(ops::op_type<ops::SparseSumOfSquares>(), &of);
       to.calls[c].in = sum.in;
     }
     call.op = *form;
-    call.in[kGradient] = sum.in[1];
-    call.in.insert(call.in.begin() + kGradient, sum.in[0]);
-    if (call.donated >= static_cast<int>(kParam)) ++call.donated;
+    // The gradient becomes two inputs; what stands behind it moves on.
+    call.in.insert(call.in.begin() + SparseAt::indices, sum.in[0]);
+    call.in[SparseAt::rows] = sum.in[1];
+    if (call.donated >= static_cast<int>(At::param)) ++call.donated;
     changed = true;
   }
   return changed ? without_dead_code(to) : to;

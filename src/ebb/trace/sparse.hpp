@@ -2,7 +2,7 @@
 // update become one call, and the whole gradient is never made:
 //
 //   %8 = scatter_add(ids, %7); w', m', v' = adam(rule, scale, %8, w, m, v)
-//   becomes   w', m', v' = adam_rows(rule, scale, ids, %7, w, m, v)
+//   becomes   w', m', v' = sparse_adam(rule, scale, ids, %7, w, m, v)
 //
 // Likewise its sum of squares, where gradients are clipped by their norm.
 // For a batch that is taken as a whole: over parts the sum has to stand somewhere.

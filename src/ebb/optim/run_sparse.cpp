@@ -1,4 +1,4 @@
-// Updates that go by rows of a parameter's first axis.
+// Updates that go by rows of a parameter, along its first axis: sparse gradients, and the lazy rule.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/index.hpp"
 #include "ebb/kernels/update_sparse.hpp"
-#include "ebb/optim/update_ops.hpp"
+#include "ebb/optim/run_rule.hpp"
 
 namespace ebb::optim {
 namespace {
@@ -75,7 +75,7 @@ std::size_t row_width(const Spec& param) {
   return param.shape[0] == 0 ? 0 : static_cast<std::size_t>(param.size() / param.shape[0]);
 }
 
-void check_rows(const char* op, const Entry& e) {
+void check_indices(const char* op, const Entry& e) {
   with_index(e.index_spec->dtype, [&](auto zero) {
     const auto* indices = reinterpret_cast<const decltype(zero)*>(e.indices);
     const auto count = static_cast<std::size_t>(e.index_spec->size());
@@ -86,13 +86,13 @@ void check_rows(const char* op, const Entry& e) {
   });
 }
 
-std::int64_t most_rows(const Spec& param, bool lazy) {
+std::int64_t most_sparse_rows(const Spec& param, bool lazy) {
   const bool floats = param.dtype == DType::f32 || param.dtype == DType::f64;
   const bool has_rows = param.rank() >= (lazy ? 2 : 1);
   return floats && has_rows && param.shape[0] >> 32 == 0 ? param.shape[0] / kSparse : 0;
 }
 
-std::size_t rows_scratch(std::span<const Entry> entries) {
+std::size_t sparse_scratch(std::span<const Entry> entries) {
   std::size_t most = 0;  // one after the other
   for (const Entry& e : entries)
     if (e.index_spec)
@@ -102,30 +102,30 @@ std::size_t rows_scratch(std::span<const Entry> entries) {
   return most;
 }
 
-std::size_t rows_squares_scratch(const Entry& e) {
+std::size_t sparse_squares_scratch(const Entry& e) {
   return kernels::sparse_squares_scratch(static_cast<std::size_t>(e.index_spec->size()),
-                                         row_width(*e.spec), size_of(e.spec->dtype));
+                                       row_width(*e.spec), size_of(e.spec->dtype));
 }
 
-double rows_squares(const Entry& e, std::span<std::byte> scratch) {
+double sparse_squares(const Entry& e, std::span<std::byte> scratch) {
   double sum = 0;
   with_table(e, [&](const auto& table) { sum = kernels::sparse_squares(table, scratch); });
   return sum;
 }
 
 template <class Rule>
-void run_rows(const Entry& e, const Rule& rule, kernels::GradientUse use,
-              std::span<std::byte> scratch) {
+void run_sparse(const Entry& e, const Rule& rule, kernels::GradientUse use,
+                std::span<std::byte> scratch) {
   with_table(e, [&](const auto& table) { kernels::update_sparse(table, rule, use, scratch); });
 }
-template void run_rows(const Entry&, const kernels::SgdRule&, kernels::GradientUse,
-                       std::span<std::byte>);
-template void run_rows(const Entry&, const kernels::AdamRule&, kernels::GradientUse,
-                       std::span<std::byte>);
-template void run_rows(const Entry&, const kernels::LazyAdamRule&, kernels::GradientUse,
-                       std::span<std::byte>);
-template void run_rows(const Entry&, const kernels::AdagradRule&, kernels::GradientUse,
-                       std::span<std::byte>);
+template void run_sparse(const Entry&, const kernels::SgdRule&, kernels::GradientUse,
+                         std::span<std::byte>);
+template void run_sparse(const Entry&, const kernels::AdamRule&, kernels::GradientUse,
+                         std::span<std::byte>);
+template void run_sparse(const Entry&, const kernels::LazyAdamRule&, kernels::GradientUse,
+                         std::span<std::byte>);
+template void run_sparse(const Entry&, const kernels::AdagradRule&, kernels::GradientUse,
+                         std::span<std::byte>);
 
 void run_lazy(const Entry& e, const kernels::LazyAdamRule& rule, kernels::GradientUse use) {
   const kernels::AdamRule& adam = rule;
@@ -145,8 +145,12 @@ void run_lazy(const Entry& e, const kernels::LazyAdamRule& rule, kernels::Gradie
       const std::byte* grad = e.grad + at * grad_element;
       const auto part = [&](std::byte* of) { return of ? of + at * state_element : nullptr; };
       if (!all_zero(e.grad_type, grad, width))
-        rows[count++] = {&row, e.grad_type,    e.param + at * element,
-                         grad, part(e.master), {part(e.state[0]), part(e.state[1])}};
+        rows[count++] = {.spec = &row,
+                         .grad_type = e.grad_type,
+                         .param = e.param + at * element,
+                         .grad = grad,
+                         .master = part(e.master),
+                         .state = {part(e.state[0]), part(e.state[1])}};
       if (count == kAtOnce || r + 1 == end) {
         run_rule(std::span<const Entry>(rows.data(), count), adam, use, {});
         count = 0;

@@ -1,21 +1,11 @@
-#include "ebb/ops/rows.hpp"
+#include "ebb/ops/last_axis.hpp"
 
 #include <fmt/core.h>
 
 #include "ebb/base/error.hpp"
+#include "ebb/ops/element_cases.hpp"
 
-namespace ebb::ops::rows {
-
-void check_float(const char* op, const Spec& x) {
-  if (!is_float(x.dtype))
-    throw Error(fmt::format("{}: {} is not a floating type; cast it first", op, to_string(x)));
-}
-
-void check_same_type(const char* op, const Spec& a, const Spec& b) {
-  if (a.dtype != b.dtype)
-    throw Error(
-        fmt::format("{}: {} and {} differ in type; cast one", op, to_string(a), to_string(b)));
-}
+namespace ebb::ops {
 
 void check_parameter(const char* op, const char* what, const Spec& parameter, const Spec& x) {
   check_float(op, x);
@@ -28,10 +18,10 @@ void check_parameter(const char* op, const char* what, const Spec& parameter, co
   check_same_type(op, x, parameter);
 }
 
-Cost cost(double flops, const Spec& x, std::initializer_list<const Spec*> moved) {
-  Cost c{flops * static_cast<double>(x.size()), 0, Work::rows};
+Cost reduction_cost(double flops, const Spec& x, std::initializer_list<const Spec*> moved) {
+  Cost c{flops * static_cast<double>(x.size()), 0, Work::reduction};
   for (const Spec* spec : moved) c.bytes += static_cast<double>(spec->bytes());
   return c;
 }
 
-}  // namespace ebb::ops::rows
+}  // namespace ebb::ops

@@ -1,4 +1,4 @@
-#include "ebb/optim/loss_scale.hpp"
+#include "ebb/optim/scale_state.hpp"
 
 #include <fmt/core.h>
 
