@@ -16,7 +16,7 @@
 #include "ebb/exec/disk_space.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/functions.hpp"
-#include "ebb/exec/spill.hpp"
+#include "ebb/exec/spill_file.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/plan/smaller.hpp"

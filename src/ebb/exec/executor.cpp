@@ -9,7 +9,7 @@
 
 #include "ebb/base/budget.hpp"
 #include "ebb/base/memory.hpp"
-#include "ebb/exec/stream.hpp"
+#include "ebb/exec/streamed_update.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/plan/program.hpp"
 #include "ebb/trace/fuse.hpp"
@@ -57,7 +57,7 @@ struct Executor::Pass {
     int slot;
     std::byte* data;
     std::uint64_t bytes;
-    Spill::Ticket ticket;
+    SpillFile::Ticket ticket;
   };
   struct Patch {
     bool output;
@@ -68,7 +68,7 @@ struct Executor::Pass {
 
   std::vector<Action> actions;
   std::vector<Call> calls;
-  std::vector<Stream> streams;
+  std::vector<StreamedUpdate> streams;
   std::vector<Transfer> transfers;
   std::vector<ops::In> ins;
   std::vector<ops::Out> outs;
@@ -98,7 +98,7 @@ struct Executor::Pass {
 
 Executor::Executor(Plan plan, const CompileOptions& options, Arenas& arenas)
     : shared_plan_(std::make_shared<Plan>(std::move(plan))), plan_(*shared_plan_), arenas_(arenas) {
-  open_store(options);
+  open_spill_file(options);
   find_variables();
 }
 
@@ -108,7 +108,7 @@ Executor::Executor(Plan plan, const Executor& larger)
       arenas_(larger.arenas_),
       arena_(larger.arena_),
       file_(larger.file_),
-      store_(larger.store_),
+      spilled_(larger.spilled_),
       most_arena_(larger.most_arena_) {
   find_variables();
 }
@@ -117,8 +117,8 @@ void Executor::find_variables() {
   for (std::size_t p = 0; p < plan_.programs.size(); ++p)
     for (const Variable& v : plan_.programs[p].trace.variables) {
       const bool spilled =
-          store_ && std::find(store_->variables().begin(), store_->variables().end(), v) !=
-                        store_->variables().end();
+          spilled_ && std::find(spilled_->variables().begin(), spilled_->variables().end(), v) !=
+                        spilled_->variables().end();
       if (!spilled && std::find(resident_.begin(), resident_.end(), v) == resident_.end())
         resident_.push_back(v);
     }
@@ -148,21 +148,21 @@ Spilled::Spilled(const Plan& plan) : variables(plan::spilled_variables(plan.prog
 }
 
 std::uint64_t Spilled::memory() const {
-  return any ? Spill::memory_bytes({}, Store::slots(variables, activations)) : 0;
+  return any ? SpillFile::memory_bytes({}, SpilledVariables::slots(variables, activations)) : 0;
 }
 
 std::uint64_t Spilled::disk() const {
-  return any ? Spill::file_bytes(Store::slots(variables, activations)) : 0;
+  return any ? SpillFile::file_bytes(SpilledVariables::slots(variables, activations)) : 0;
 }
 
-void Executor::open_store(const CompileOptions& options) {
+void Executor::open_spill_file(const CompileOptions& options) {
   const Spilled spilled(plan_);
   if (!spilled.any) return;
-  auto store = std::make_shared<Store>(SpillOptions{.directory = options.spill_directory},
+  auto variables = std::make_shared<SpilledVariables>(SpillOptions{.directory = options.spill_directory},
                                        spilled.variables, spilled.activations);
-  file_ = std::make_shared<File>(std::move(store));
-  store_ = file_->store.get();
-  store_->fill();
+  file_ = std::make_shared<File>(std::move(variables));
+  spilled_ = file_->variables.get();
+  spilled_->fill();
 }
 
 std::unique_ptr<Executor::Pass> Executor::prepare(std::size_t index) {
@@ -244,8 +244,8 @@ std::unique_ptr<Executor::Pass> Executor::prepare(std::size_t index) {
       const Id buffer = s.instances[instance].buffer;
       const bool state = p.lowered.graph.buffers[buffer].origin == plan::Origin::state;
       const trace::Value& v = t.values[p.lowered.value_of[buffer]];
-      const int slot = state ? store_->slot_of(t.variables[v.index])
-                             : store_->activation_slot(static_cast<int>(p.first_slot) + buffer);
+      const int slot = state ? spilled_->slot_of(t.variables[v.index])
+                             : spilled_->activation_slot(static_cast<int>(p.first_slot) + buffer);
       const auto transfer = static_cast<std::uint32_t>(pass->transfers.size());
       pass->transfers.push_back({slot, find(buffer, instance), v.spec.bytes(), {}});
       pass->actions.push_back(
@@ -304,7 +304,7 @@ std::unique_ptr<Executor::Pass> Executor::prepare(std::size_t index) {
         if (stream.node != step.node) continue;
         std::vector<int> slots;
         for (const auto& a : stream.arrays)
-          slots.push_back(store_->slot_of(t.variables[t.values[call.in[a.in]].index]));
+          slots.push_back(spilled_->slot_of(t.variables[t.values[call.in[a.in]].index]));
         c.stream = static_cast<Id>(pass->streams.size());
         pass->streams.emplace_back(call, stream, std::move(slots), pass->ins_of(c),
                                    pass->outs_of(c));
@@ -395,11 +395,11 @@ void Executor::run_actions(Pass& pass, bool timed) {
         const Pass::Call& c = pass.calls[a.index];
         const double begin = timed ? now() : 0;
         const ops::Scratch scratch{c.scratch, c.scratch_bytes};
-        Stream* const stream = c.stream == kNone ? nullptr : &pass.streams[c.stream];
-        if (stream) stream->begin(store_->file(), scratch);
+        StreamedUpdate* const stream = c.stream == kNone ? nullptr : &pass.streams[c.stream];
+        if (stream) stream->begin(spilled_->file(), scratch);
         updating_ |= a.updates;
         if (stream)
-          stream->run(store_->file(), pass.ins_of(c), pass.outs_of(c), scratch);
+          stream->run(spilled_->file(), pass.ins_of(c), pass.outs_of(c), scratch);
         else
           c.type->run(c.op, pass.ins_of(c), pass.outs_of(c), scratch);
         if (timed) {
@@ -410,16 +410,16 @@ void Executor::run_actions(Pass& pass, bool timed) {
       }
       case Pass::Action::Kind::write: {
         Pass::Transfer& t = pass.transfers[a.index];
-        t.ticket = store_->file().write(t.slot, {t.data, t.bytes});
+        t.ticket = spilled_->file().write(t.slot, {t.data, t.bytes});
         break;
       }
       case Pass::Action::Kind::read: {
         Pass::Transfer& t = pass.transfers[a.index];
-        t.ticket = store_->file().read(t.slot, {t.data, t.bytes});
+        t.ticket = spilled_->file().read(t.slot, {t.data, t.bytes});
         break;
       }
       case Pass::Action::Kind::wait:
-        store_->file().wait(pass.transfers[a.index].ticket);
+        spilled_->file().wait(pass.transfers[a.index].ticket);
         break;
     }
   }
@@ -469,7 +469,7 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
     throw Error(kTorn);
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
-  if (store_) store_->refresh({arena_->data(), arena_->size()});
+  if (spilled_) spilled_->refresh({arena_->data(), arena_->size()});
   // Also a plan that holds nothing has a place for it.
   for (;;) {
     std::byte* const base = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
@@ -515,11 +515,11 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
       updating_ = true;
       assign(pass);
     }
-    if (store_) store_->file().commit();
+    if (spilled_) spilled_->file().commit();
   } catch (...) {
-    if (store_) {
+    if (spilled_) {
       try {
-        store_->file().rollback();
+        spilled_->file().rollback();
       } catch (const Error&) {
         torn_ = true;  // nobody knows what the file holds
       }

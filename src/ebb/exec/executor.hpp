@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ebb/exec/arena.hpp"
-#include "ebb/exec/store.hpp"
+#include "ebb/exec/spilled_variables.hpp"
 #include "ebb/plan/plan.hpp"
 
 namespace ebb::exec {
@@ -65,7 +65,6 @@ class Executor {
   // Per op and scope, the longest first. Short steps are measured once in a while, so that it costs
   // under 1%; empty before the first that was.
   std::vector<CallTime> times() const;
-  const Store* store() const { return file_ ? file_->store.get() : nullptr; }
 
  private:
   struct Pass;
@@ -82,7 +81,7 @@ class Executor {
   void assign(Pass& pass);
   void forget_times();
   void note_step();
-  void open_store(const CompileOptions& options);
+  void open_spill_file(const CompileOptions& options);
 
   std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer
   plan::Plan& plan_;                         // the same
@@ -90,11 +89,11 @@ class Executor {
   const Arena* arena_ = nullptr;  // the one it ran in last
   std::byte* base_ = nullptr;     // the arena's bytes that the passes' pointers were made for
   struct File {  // of all executors that use it: it lets its variables go when the last one ends
-    std::shared_ptr<Store> store;
-    ~File() { store->let_go(); }
+    std::shared_ptr<SpilledVariables> variables;
+    ~File() { variables->let_go(); }
   };
   std::shared_ptr<File> file_;
-  Store* store_ = nullptr;  // its
+  SpilledVariables* spilled_ = nullptr;  // its
   std::vector<std::unique_ptr<Pass>> passes_;
   std::vector<Variable> resident_;  // variables in memory, and where they were found last
   std::vector<std::byte*> resident_bytes_;

@@ -1,7 +1,7 @@
 // The spill file: bytes that leave the process and come back, checked.
 //
-//   Spill spill({.directory = "/scratch"}, slots);
-//   Spill::Ticket out = spill.write(slot, saved);   // starts in the background
+//   SpillFile spill({.directory = "/scratch"}, slots);
+//   SpillFile::Ticket out = spill.write(slot, saved);   // starts in the background
 //   …                                               // compute; `saved` stays as it is
 //   spill.wait(out);                                // now the memory may be used for something
 //   else
@@ -55,19 +55,19 @@ struct SpillStats {
 };
 
 // To be called from one thread.
-class Spill {
+class SpillFile {
  public:
   struct Ticket {
     std::uint64_t number = 0;  // 0: nothing to wait for
   };
 
   // Makes the file and reserves its room, so that a disk without enough is found here.
-  Spill(const SpillOptions& options, std::span<const SpillSlot> slots);
-  ~Spill();  // waits for the piece being moved and drops what has not begun
-  Spill(const Spill&) = delete;
-  Spill& operator=(const Spill&) = delete;
+  SpillFile(const SpillOptions& options, std::span<const SpillSlot> slots);
+  ~SpillFile();  // waits for the piece being moved and drops what has not begun
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
 
-  // Room in the file and in memory (from the memory seam) for such a Spill.
+  // Room in the file and in memory (from the memory seam) for such a SpillFile.
   static std::uint64_t file_bytes(std::span<const SpillSlot> slots);
   static std::uint64_t memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots);
 

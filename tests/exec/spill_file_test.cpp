@@ -1,4 +1,4 @@
-#include "ebb/exec/spill.hpp"
+#include "ebb/exec/spill_file.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -69,14 +69,14 @@ class Bytes {
   std::size_t size_;
 };
 
-class SpillTest : public testing::TestWithParam<bool> {
+class SpillFileTest : public testing::TestWithParam<bool> {
  protected:
-  SpillTest() {
+  SpillFileTest() {
     std::string name = "/var/tmp/ebb-spill-XXXXXX";
     folder_ = ::mkdtemp(name.data());
     ::chmod(folder_.c_str(), 0755);
   }
-  ~SpillTest() override {
+  ~SpillFileTest() override {
     file_faults::clear();
     fs::remove_all(folder_);
   }
@@ -102,11 +102,11 @@ std::string error_of(const std::function<void()>& f) {
 }
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
-void put(Spill& spill, int slot, Bytes& from) { spill.wait(spill.write(slot, from.span())); }
-void get(Spill& spill, int slot, Bytes& to) { spill.wait(spill.read(slot, to.span())); }
+void put(SpillFile& spill, int slot, Bytes& from) { spill.wait(spill.write(slot, from.span())); }
+void get(SpillFile& spill, int slot, Bytes& to) { spill.wait(spill.read(slot, to.span())); }
 
-// Changes the file behind the Spill's back.
-void flip(const Spill& spill, std::uint64_t at, std::byte mask) {
+// Changes the file behind its back.
+void flip(const SpillFile& spill, std::uint64_t at, std::byte mask) {
   const std::string path = "/proc/self/fd/" + std::to_string(spill.descriptor());
   const int file = ::open(path.c_str(), O_RDWR);
   ASSERT_GE(file, 0);
@@ -118,14 +118,14 @@ void flip(const Spill& spill, std::uint64_t at, std::byte mask) {
   ::close(file);
 }
 
-TEST_P(SpillTest, GivesBackWhatWasWritten) {
+TEST_P(SpillFileTest, GivesBackWhatWasWritten) {
   for (const int threads : {1, 2}) {
     SpillOptions o = options();
     o.threads = threads;
     for (const std::uint64_t bytes : {0ul, 1ul, 4095ul, 4096ul, 4097ul, 256 * kKiB, 256 * kKiB + 1,
                                       9 * kMiB, 9 * kMiB + 12345}) {
       for (const std::size_t shift : {0ul, 64ul, 4095ul}) {
-        Spill spill(o, std::vector<SpillSlot>{{17}, {bytes}, {17}});
+        SpillFile spill(o, std::vector<SpillSlot>{{17}, {bytes}, {17}});
         Bytes a(bytes, shift), b(bytes, 0), c(bytes, shift), side(17);
         a.fill(bytes + 1);
         side.fill(5);
@@ -145,7 +145,7 @@ TEST_P(SpillTest, GivesBackWhatWasWritten) {
   }
 }
 
-TEST_P(SpillTest, StandsAModelOfItself) {
+TEST_P(SpillFileTest, StandsAModelOfItself) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
@@ -154,7 +154,7 @@ TEST_P(SpillTest, StandsAModelOfItself) {
   for (int i = 0; i < 6; ++i) slots.push_back({1 + below(3 * kMiB), i % 2 == 0});
   SpillOptions o = options();
   o.tickets = 3;
-  Spill spill(o, slots);
+  SpillFile spill(o, slots);
   struct Content {
     std::vector<std::byte> now, committed;
   };
@@ -210,9 +210,9 @@ TEST_P(SpillTest, StandsAModelOfItself) {
   }
 }
 
-TEST_P(SpillTest, KeepsTheOrder) {
+TEST_P(SpillFileTest, KeepsTheOrder) {
   constexpr std::size_t kBytes = 2 * kMiB;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes}, {kBytes}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}, {kBytes}});
   Bytes a(kBytes), b(kBytes), x(kBytes), first(kBytes), second(kBytes);
   a.fill(1);
   b.fill(2);
@@ -229,13 +229,13 @@ TEST_P(SpillTest, KeepsTheOrder) {
   EXPECT_TRUE(x == b);
 }
 
-TEST_P(SpillTest, ManyTicketsInAShortRing) {
+TEST_P(SpillFileTest, ManyTicketsInAShortRing) {
   SpillOptions o = options();
   o.tickets = 2;
   std::vector<SpillSlot> slots(20, {100 * kKiB});
-  Spill spill(o, slots);
+  SpillFile spill(o, slots);
   std::vector<std::unique_ptr<Bytes>> out, in;
-  Spill::Ticket last{};
+  SpillFile::Ticket last{};
   for (int i = 0; i < 20; ++i) {
     out.push_back(std::make_unique<Bytes>(100 * kKiB));
     in.push_back(std::make_unique<Bytes>(100 * kKiB));
@@ -251,9 +251,9 @@ TEST_P(SpillTest, ManyTicketsInAShortRing) {
   EXPECT_GT(spill.stats().busy_seconds, 0);
 }
 
-TEST_P(SpillTest, GenerationsSwitchTogetherOrNotAtAll) {
+TEST_P(SpillFileTest, GenerationsSwitchTogetherOrNotAtAll) {
   constexpr std::size_t kBytes = kMiB + 100;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes, true}, {kBytes, true}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes, true}, {kBytes, true}});
   Bytes a(kBytes), b(kBytes), c(kBytes);
   a.fill(1);
   b.fill(2);
@@ -302,10 +302,10 @@ class Counted final : public InitialValue {
   bool lasting() const override { return true; }
 };
 
-TEST_P(SpillTest, WhatASlotBeginsWithIsNeverWritten) {
+TEST_P(SpillFileTest, WhatASlotBeginsWithIsNeverWritten) {
   constexpr std::size_t kBytes = 5 * kMiB / 4 + 100;
   const std::uint64_t writes = file_faults::count(Call::write);
-  Spill spill(options(),
+  SpillFile spill(options(),
               std::vector<SpillSlot>{{kBytes, true, std::make_shared<Counted>(), 4}, {kBytes}});
   EXPECT_LE(file_faults::count(Call::write), writes + 1);  // a page, to see whether it can be
   Bytes first(kBytes), found(kBytes), written(kBytes);
@@ -336,9 +336,9 @@ TEST_P(SpillTest, WhatASlotBeginsWithIsNeverWritten) {
   EXPECT_HAS(error_of([&] { get(spill, 1, found); }), "write them first");
 }
 
-TEST_P(SpillTest, AFailedWriteLeavesNoMixture) {
+TEST_P(SpillFileTest, AFailedWriteLeavesNoMixture) {
   constexpr std::size_t kBytes = 6 * kMiB;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}});
   Bytes a(kBytes), b(kBytes), c(kBytes);
   a.fill(1);
   b.fill(2);
@@ -368,9 +368,9 @@ TEST_P(SpillTest, AFailedWriteLeavesNoMixture) {
   EXPECT_TRUE(c == a);
 }
 
-TEST_P(SpillTest, AFailedReadCanBeRepeated) {
+TEST_P(SpillFileTest, AFailedReadCanBeRepeated) {
   constexpr std::size_t kBytes = 3 * kMiB + 5;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}});
   Bytes a(kBytes), c(kBytes);
   a.fill(1);
   put(spill, 0, a);
@@ -381,9 +381,9 @@ TEST_P(SpillTest, AFailedReadCanBeRepeated) {
   EXPECT_TRUE(c == a);
 }
 
-TEST_P(SpillTest, ShortCountsAreContinued) {
+TEST_P(SpillFileTest, ShortCountsAreContinued) {
   constexpr std::size_t kBytes = 3 * kMiB + 5;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}});
   Bytes a(kBytes), c(kBytes);
   a.fill(1);
   file_faults::Guard guard;
@@ -394,10 +394,10 @@ TEST_P(SpillTest, ShortCountsAreContinued) {
   EXPECT_TRUE(c == a);
 }
 
-TEST_P(SpillTest, AnErrorNobodyWaitedForIsNotLost) {
+TEST_P(SpillFileTest, AnErrorNobodyWaitedForIsNotLost) {
   SpillOptions o = options();
   o.tickets = 1;
-  Spill spill(o, std::vector<SpillSlot>{{kPage}, {kPage, true}});
+  SpillFile spill(o, std::vector<SpillSlot>{{kPage}, {kPage, true}});
   Bytes a(kPage);
   file_faults::Guard guard;
   file_faults::fail_write(1, Fault::eio);
@@ -416,12 +416,12 @@ TEST_P(SpillTest, AnErrorNobodyWaitedForIsNotLost) {
   spill.commit();
 }
 
-TEST_P(SpillTest, FlippedBitsAreFound) {
+TEST_P(SpillFileTest, FlippedBitsAreFound) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   constexpr std::size_t kBytes = kMiB + 77;
-  Spill spill(options(), std::vector<SpillSlot>{{123}, {kBytes, true}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{123}, {kBytes, true}});
   Bytes a(kBytes), c(kBytes);
   a.fill(seed);
   put(spill, 1, a);
@@ -439,9 +439,9 @@ TEST_P(SpillTest, FlippedBitsAreFound) {
   EXPECT_TRUE(c == a);
 }
 
-TEST_P(SpillTest, ExchangedGranulesAreFound) {
+TEST_P(SpillFileTest, ExchangedGranulesAreFound) {
   constexpr std::size_t kBytes = 256 * kKiB;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes}, {kBytes}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}, {kBytes}});
   Bytes a(kBytes), b(kBytes), c(kBytes);
   a.fill(1);
   b.fill(2);
@@ -456,10 +456,10 @@ TEST_P(SpillTest, ExchangedGranulesAreFound) {
   error_of([&] { get(spill, 0, c); });
 }
 
-TEST_P(SpillTest, ATruncatedFileIsFound) {
+TEST_P(SpillFileTest, ATruncatedFileIsFound) {
   constexpr std::size_t kBytes = 2 * kMiB;
   for (const std::uint64_t left : {std::uint64_t{0}, kMiB, kMiB + 100, 2 * kMiB - 1}) {
-    Spill spill(options(), std::vector<SpillSlot>{{kBytes}});
+    SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}});
     Bytes a(kBytes), c(kBytes);
     put(spill, 0, a.fill(1));
     ASSERT_EQ(::ftruncate(spill.descriptor(), static_cast<off_t>(left)), 0);
@@ -472,8 +472,8 @@ TEST_P(SpillTest, ATruncatedFileIsFound) {
   }
 }
 
-TEST_P(SpillTest, WhatWasNotWrittenIsNotRead) {
-  Spill spill(options(), std::vector<SpillSlot>{{kMiB}, {10}});
+TEST_P(SpillFileTest, WhatWasNotWrittenIsNotRead) {
+  SpillFile spill(options(), std::vector<SpillSlot>{{kMiB}, {10}});
   Bytes a(1000), c(1001);
   error_of([&] { get(spill, 0, c); });
   put(spill, 0, a);
@@ -494,8 +494,8 @@ TEST_P(SpillTest, WhatWasNotWrittenIsNotRead) {
   spill.wait({});
 }
 
-TEST_P(SpillTest, LeavesNothingInTheDirectory) {
-  Spill spill(options(), std::vector<SpillSlot>{{kMiB}});
+TEST_P(SpillFileTest, LeavesNothingInTheDirectory) {
+  SpillFile spill(options(), std::vector<SpillSlot>{{kMiB}});
   EXPECT_EQ(files(), 0u);
   struct stat info;
   ASSERT_EQ(::fstat(spill.descriptor(), &info), 0);
@@ -504,12 +504,12 @@ TEST_P(SpillTest, LeavesNothingInTheDirectory) {
   EXPECT_GE(static_cast<std::uint64_t>(info.st_blocks) * 512, kMiB);  // reserved, not just long
 }
 
-TEST_P(SpillTest, IsGoneAfterKill9) {
+TEST_P(SpillFileTest, IsGoneAfterKill9) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    Spill spill(options(), std::vector<SpillSlot>{{kMiB}});
+    SpillFile spill(options(), std::vector<SpillSlot>{{kMiB}});
     Bytes a(kMiB);
     put(spill, 0, a);
     if (::write(ready[1], "x", 1) != 1) ::_exit(1);
@@ -526,32 +526,32 @@ TEST_P(SpillTest, IsGoneAfterKill9) {
   ::close(ready[1]);
 }
 
-TEST_P(SpillTest, RefusesADirectoryThatWillNotDo) {
+TEST_P(SpillFileTest, RefusesADirectoryThatWillNotDo) {
   const std::vector<SpillSlot> slots{{kMiB}};
   SpillOptions o = options();
   o.directory = folder_ + "/missing";
-  EXPECT_HAS(error_of([&] { Spill spill(o, slots); }), "/missing\": No such file");
+  EXPECT_HAS(error_of([&] { SpillFile spill(o, slots); }), "/missing\": No such file");
   const std::string file = folder_ + "/file";
   ::close(::open(file.c_str(), O_CREAT | O_WRONLY, 0600));
   o.directory = file;
-  EXPECT_HAS(error_of([&] { Spill spill(o, slots); }), "Not a directory");
+  EXPECT_HAS(error_of([&] { SpillFile spill(o, slots); }), "Not a directory");
   o = options();
   o.bytes = kMiB - 1;
-  EXPECT_THROW(Spill(o, slots), Error);
+  EXPECT_THROW(SpillFile(o, slots), Error);
 
   file_faults::Guard guard;
   file_faults::fail(Call::open, 1, Fault::eio);
-  error_of([&] { Spill spill(options(), slots); });
+  error_of([&] { SpillFile spill(options(), slots); });
   file_faults::fail(Call::reserve, 1, Fault::enospc);
-  const std::string line = error_of([&] { Spill spill(options(), slots); });
+  const std::string line = error_of([&] { SpillFile spill(options(), slots); });
   EXPECT_HAS(line, "1048576 bytes are needed");
   EXPECT_HAS(line, "are free there");
   // More than the disk has: found at once, nothing taken.
   const std::vector<SpillSlot> huge{{std::uint64_t{1} << 55}};
-  EXPECT_HAS(error_of([&] { Spill spill(options(), huge); }), "No space left");
+  EXPECT_HAS(error_of([&] { SpillFile spill(options(), huge); }), "No space left");
 }
 
-TEST_P(SpillTest, RefusesADirectoryThatIsReadOnly) {
+TEST_P(SpillFileTest, RefusesADirectoryThatIsReadOnly) {
   ::chmod(folder_.c_str(), 0555);
   int line[2];
   ASSERT_EQ(::pipe(line), 0);
@@ -560,7 +560,7 @@ TEST_P(SpillTest, RefusesADirectoryThatIsReadOnly) {
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
     std::string text = "no error";
     try {
-      Spill spill(options(), std::vector<SpillSlot>{{kPage}});
+      SpillFile spill(options(), std::vector<SpillSlot>{{kPage}});
     } catch (const FileError& e) {
       text = e.what();
     }
@@ -578,52 +578,52 @@ TEST_P(SpillTest, RefusesADirectoryThatIsReadOnly) {
   ::close(line[1]);
 }
 
-TEST_P(SpillTest, RefusesMemoryAsADisk) {
+TEST_P(SpillFileTest, RefusesMemoryAsADisk) {
   SpillOptions o = options();
   o.directory = "/dev/shm";
   const std::vector<SpillSlot> slots{{kMiB + 1}};
   try {
-    Spill spill(o, slots);
+    SpillFile spill(o, slots);
     GTEST_SKIP() << "/dev/shm is not a tmpfs here";
   } catch (const FileError& e) {
     EXPECT_HAS(std::string(e.what()), "tmpfs");
   }
   o.allow_memory = true;
-  Spill spill(o, slots);
+  SpillFile spill(o, slots);
   Bytes a(kMiB + 1), c(kMiB + 1);
   put(spill, 0, a.fill(3));
   get(spill, 0, c);
   EXPECT_TRUE(a == c);
 }
 
-TEST_P(SpillTest, MemoryIsCountedAndFailsCleanly) {
+TEST_P(SpillFileTest, MemoryIsCountedAndFailsCleanly) {
   const std::vector<SpillSlot> slots{{10 * kMiB}, {5000, true}};
   const std::uint64_t before = ledger::total().live;
   {
-    Spill spill(options(), slots);
-    EXPECT_EQ(ledger::total().live - before, Spill::memory_bytes(options(), slots));
+    SpillFile spill(options(), slots);
+    EXPECT_EQ(ledger::total().live - before, SpillFile::memory_bytes(options(), slots));
     EXPECT_LT(ledger::total().live - before, 600 * kKiB);
     struct stat info;
     ::fstat(spill.descriptor(), &info);
-    EXPECT_EQ(static_cast<std::uint64_t>(info.st_size), Spill::file_bytes(slots));
-    EXPECT_EQ(Spill::file_bytes(slots), 10 * kMiB + 2 * 8192);
+    EXPECT_EQ(static_cast<std::uint64_t>(info.st_size), SpillFile::file_bytes(slots));
+    EXPECT_EQ(SpillFile::file_bytes(slots), 10 * kMiB + 2 * 8192);
   }
   EXPECT_EQ(ledger::total().live, before);
   for (const int nth : {1, 2, 3}) {
     memory::FailTake fail(static_cast<std::uint64_t>(nth));
-    EXPECT_THROW(Spill(options(), slots), OutOfMemory);
+    EXPECT_THROW(SpillFile(options(), slots), OutOfMemory);
   }
   EXPECT_EQ(ledger::total().live, before);
 }
 
 // Pages of the file in the page cache.
-TEST_P(SpillTest, LeavesNoPageCacheBehind) {
+TEST_P(SpillFileTest, LeavesNoPageCacheBehind) {
   constexpr std::size_t kBytes = 16 * kMiB + 100;
-  Spill spill(options(), std::vector<SpillSlot>{{kBytes}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kBytes}});
   Bytes a(kBytes), c(kBytes);
   put(spill, 0, a.fill(3));
   get(spill, 0, c);
-  const std::size_t length = Spill::file_bytes(std::vector<SpillSlot>{{kBytes}});
+  const std::size_t length = SpillFile::file_bytes(std::vector<SpillSlot>{{kBytes}});
   void* map = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, spill.descriptor(), 0);
   ASSERT_NE(map, MAP_FAILED);
   std::vector<unsigned char> pages(length / kPage);
@@ -634,9 +634,9 @@ TEST_P(SpillTest, LeavesNoPageCacheBehind) {
   EXPECT_LE(cached, 16u);
 }
 
-TEST_P(SpillTest, ASyncThatFailsIsAnError) {
+TEST_P(SpillFileTest, ASyncThatFailsIsAnError) {
   if (GetParam()) GTEST_SKIP() << "direct transfers are not synced";
-  Spill spill(options(), std::vector<SpillSlot>{{kMiB}});
+  SpillFile spill(options(), std::vector<SpillSlot>{{kMiB}});
   Bytes a(kMiB);
   file_faults::Guard guard;
   file_faults::fail_sync(1, Fault::eio);
@@ -644,7 +644,7 @@ TEST_P(SpillTest, ASyncThatFailsIsAnError) {
   error_of([&] { get(spill, 0, a); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Spill, SpillTest, testing::Bool(), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(SpillFile, SpillFileTest, testing::Bool(), [](const auto& info) {
   return info.param ? std::string("Direct") : std::string("Buffered");
 });
 
