@@ -59,7 +59,7 @@ std::size_t class_size(int c) {
 thread_local Scope::Id this_scope = 0;
 thread_local Category this_category = Category::activations;
 thread_local std::uint8_t this_promise = 0;
-thread_local bool this_plans = false, this_borrows = false;
+thread_local bool this_unguarded = false, this_borrows = false;
 
 struct Promised {
   const char* who = nullptr;  // null: free
@@ -350,7 +350,7 @@ void check_fault(State& s, std::size_t bytes, const char* site) {
 // where the process would hold too much.
 void admit(State& s, std::size_t bytes, std::uint64_t charge, std::uint64_t from_system,
            std::uint8_t promise, const char* site) {
-  if (!s.limit || this_plans) return;
+  if (!s.limit || this_unguarded) return;
   const Promised& p = s.promises[promise];
   const std::uint64_t more = std::max(p.bytes, p.drawn + charge) - p.taken();
   const std::uint64_t live = s.held_bytes - s.kept_bytes;
@@ -368,7 +368,7 @@ template <class Take>
 Block* from_system(State& s, std::size_t bytes, std::uint64_t charge, const char* site,
                    Take&& take) {
   admit(s, bytes, charge, charge, this_promise, site);
-  if (s.process_limit && !this_plans && charge >= kMuch && process::resident() + charge > s.process_limit) {
+  if (s.process_limit && !this_unguarded && charge >= kMuch && process::resident() + charge > s.process_limit) {
     trim_locked(s, 0);
     malloc_trim(0);
     const std::uint64_t now = process::resident();
@@ -576,8 +576,8 @@ Buffer up_to(std::size_t bytes, std::size_t least, const char* site, Category ca
   }
 }
 
-Planning::Planning() : before_(std::exchange(this_plans, true)) {}
-Planning::~Planning() { this_plans = before_; }
+Unguarded::Unguarded() : before_(std::exchange(this_unguarded, true)) {}
+Unguarded::~Unguarded() { this_unguarded = before_; }
 
 Borrowing::Borrowing() : before_(std::exchange(this_borrows, true)) {
   void (*give_back)() = nullptr;

@@ -78,12 +78,12 @@ class Drawing {
 
 // While it lives, this thread may take what it needs: whoever plans decides what is promised, and gives
 // back what he took.
-class Planning {
+class Unguarded {
  public:
-  Planning();
-  ~Planning();
-  Planning(const Planning&) = delete;
-  Planning& operator=(const Planning&) = delete;
+  Unguarded();
+  ~Unguarded();
+  Unguarded(const Unguarded&) = delete;
+  Unguarded& operator=(const Unguarded&) = delete;
 
  private:
   bool before_;

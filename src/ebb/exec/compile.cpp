@@ -207,7 +207,7 @@ class Compiled::State final : public Function {
           std::max<std::uint64_t>(1, available.bytes - available.bytes / 20);
       source = available.source + ", less 5%";
     }
-    const memory::Planning plans;
+    const memory::Unguarded plans;
     // Measured once the machine is known (earlier, it was too little for some programs), and before
     // anything is planned.
     runtime::reserve();
@@ -225,17 +225,17 @@ class Compiled::State final : public Function {
     if (data == 0) room = std::make_unique<memory::Room>(charge_of(first));
   }
 
-  std::vector<Need> needs() const override {
-    std::vector<Need> all;
+  std::vector<MemoryNeed> needs() const override {
+    std::vector<MemoryNeed> all;
     for (const Entry& e : entries)
       if (!e.within) all.push_back(e.need);
     return all;
   }
-  Need least() const override {
-    if (!smallest_last) return smallest;
-    Need both = smallest;  // each in its turn, with the files of both
+  MemoryNeed smallest() const override {
+    if (!smallest_last) return smallest_first;
+    MemoryNeed both = smallest_first;  // each in its turn, with the files of both
     both.held += smallest_last->held;
-    both.bytes = both.held + std::max(smallest.bytes - smallest.held,
+    both.bytes = both.held + std::max(smallest_first.bytes - smallest_first.held,
                                       smallest_last->bytes - smallest_last->held);
     std::erase_if(both.spilled, [&](const Variable& v) {
       const std::vector<Variable>& last = smallest_last->spilled;
@@ -330,7 +330,7 @@ class Compiled::State final : public Function {
   }
 
   std::vector<plan::FrontierPoint> frontier() {
-    const memory::Planning planning;
+    const memory::Unguarded planning;
     const memory::Drawing draws(Functions::all().promise());
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
     const plan::TraceRows traces = traces_of(fn, first, examples);
@@ -348,7 +348,7 @@ class Compiled::State final : public Function {
     std::vector<Spec> inputs;
     std::unique_ptr<Executor> executor;
     int threads;  // it was planned for: kernels take as much scratch as there are threads
-    Need need;
+    MemoryNeed need;
     const Executor* within = nullptr;  // the plan for a larger shape in whose promise it runs
   };
 
@@ -375,7 +375,7 @@ class Compiled::State final : public Function {
   }
 
   bool derive(const Entry& from, const std::vector<Spec>& inputs) {
-    const memory::Planning planning;
+    const memory::Unguarded planning;
     const memory::Drawing draws(Functions::all().promise());
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
     // Under a budget no more of them than there is heap set aside for.
@@ -394,7 +394,7 @@ class Compiled::State final : public Function {
   // For a smaller shape, of which the function does something else: a plan of its own, within what was
   // promised to the larger one. False where there is none.
   bool plan_beside(const Entry& larger, const std::vector<Spec>& inputs) {
-    const memory::Planning planning;
+    const memory::Unguarded planning;
     if (Budget::now()) Functions::all().arenas().clear_idle();
     try {
       add(inputs, false, &larger);
@@ -463,20 +463,20 @@ class Compiled::State final : public Function {
         footprint.batches += std::max(charge_of(inputs), counted);
       }
       o.memory.bytes = Budget::now();
-      const Need* const least = inputs == first ? &smallest
+      const MemoryNeed* const smallest = inputs == first ? &smallest_first
                                 : smallest_last ? &*smallest_last
                                                 : nullptr;
-      if (small && o.memory.bytes && least && least->bytes)
-        o.memory.bytes = std::min(o.memory.bytes, common + least->bytes);
+      if (small && o.memory.bytes && smallest && smallest->bytes)
+        o.memory.bytes = std::min(o.memory.bytes, common + smallest->bytes);
       if (larger && o.memory.bytes) {
-        const Need& promised = larger->need;
+        const MemoryNeed& promised = larger->need;
         o.memory.bytes = std::min(o.memory.bytes, common + promised.bytes - promised.held);
         o.spill = false;
       }
       try {
         plan = plan::make_plan(traces, examples, o, footprint, machine);
       } catch (const plan::Refused& e) {
-        note_least(inputs, larger, e.smallest, common, charge_of(e.result_specs));
+        note_smallest(inputs, larger, e.smallest, common, charge_of(e.result_specs));
         if (refusal.empty()) throw;
         throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
                                        refusal, plan::enough(e.minimum), e.minimum));
@@ -507,9 +507,9 @@ class Compiled::State final : public Function {
     const std::uint64_t constants = all.promise().drawn() - std::min(drawn, all.promise().drawn());
     const bool spills = Spilled(plan).any;
     const std::uint64_t held = constants + charge_of(plan.result_specs);
-    Need need{plan.chosen.budget - common, held + (spills ? spill_memory : 0), plan.arena,
+    MemoryNeed need{plan.chosen.budget - common, held + (spills ? spill_memory : 0), plan.arena,
               plan::spilled_variables(plan.programs)};
-    note_least(inputs, larger, {plan.minimum, plan.minimum_spills, plan.minimum_uses_file}, common,
+    note_smallest(inputs, larger, {plan.minimum, plan.minimum_spills, plan.minimum_uses_file}, common,
                held);
     need.held = std::min(need.held, need.bytes);
     const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
@@ -529,14 +529,14 @@ class Compiled::State final : public Function {
   }
 
   // The smallest plan for these inputs, be it taken or not.
-  void note_least(const std::vector<Spec>& inputs, const Entry* larger, const plan::Smallest& plan,
+  void note_smallest(const std::vector<Spec>& inputs, const Entry* larger, const plan::Smallest& plan,
                   std::uint64_t common, std::uint64_t held) {
-    Need least{plan.budget - common, held + (plan.uses_file ? spill_memory : 0), 0, plan.spills};
-    least.held = std::min(least.held, least.bytes);
+    MemoryNeed smallest{plan.budget - common, held + (plan.uses_file ? spill_memory : 0), 0, plan.spills};
+    smallest.held = std::min(smallest.held, smallest.bytes);
     if (inputs == first) {
-      smallest = std::move(least);
+      smallest_first = std::move(smallest);
     } else if (!larger && last_rows > 0 && inputs == with_rows(first, last_rows)) {
-      smallest_last = std::move(least);
+      smallest_last = std::move(smallest);
     }
   }
 
@@ -544,8 +544,8 @@ class Compiled::State final : public Function {
   runtime::Plans plans;
   std::unique_ptr<memory::Room> room;  // for the batch at hand
   std::size_t calls = 0;
-  Need smallest;
-  std::optional<Need> smallest_last;  // of the last batch of an epoch, where it has a plan of its own
+  MemoryNeed smallest_first;
+  std::optional<MemoryNeed> smallest_last;  // of the last batch of an epoch, where it has a plan of its own
   std::uint64_t spill_memory = kMiB;
 };
 

@@ -1,7 +1,7 @@
 // All compiled functions of the process: they share one budget and one arena, and their plans are made
 // to fit together. What was promised to one stays promised: a function that comes later, or a shape,
 // is planned within what the others leave; where that is too little, they are planned anew with less,
-// each down to the least it can do with.
+// each down to the smallest plan it has.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 namespace ebb::exec {
 
 // What a plan takes of the process beside what all share (runtime, data, the program's tensors).
-struct Need {
+struct MemoryNeed {
   std::uint64_t bytes = 0;        // while it runs: arena, its variables in memory, results
   std::uint64_t held = 0;         // of these, what stays while others run: buffers of its spill file
   std::uint64_t arena = 0;        // of these, likewise not
@@ -30,8 +30,8 @@ struct Need {
 class Function {
  public:
   virtual ~Function() = default;
-  virtual std::vector<Need> needs() const = 0;  // of the plans it has
-  virtual Need least() const = 0;               // of the smallest plan it could have
+  virtual std::vector<MemoryNeed> needs() const = 0;  // of the plans it has
+  virtual MemoryNeed smallest() const = 0;               // of the smallest plan it could have
   // For the shape it was made for: as fast as the budget allows, or as small as can be. Throws
   // BudgetTooSmall.
   virtual void plan_anew(bool smallest) = 0;
@@ -79,11 +79,11 @@ class Functions {
 
   // What stands around a plan of the function, and how much of that is shared or others'.
   plan::Footprint footprint(const Function& function) const;
-  std::uint64_t beside(const Function& function, bool least) const;
+  std::uint64_t beside(const Function& function, bool smallest) const;
   // The smallest budget for all of them.
   std::uint64_t minimum() const;
   // The largest arena that is in memory while a plan with this need runs.
-  std::uint64_t most_arena(const Function& function, const Need& need) const;
+  std::uint64_t most_arena(const Function& function, const MemoryNeed& need) const;
 
   Arenas& arenas() { return arenas_; }
   const memory::Promise& promise() const { return steps_; }
@@ -93,7 +93,7 @@ class Functions {
   friend class Running;
   Functions();
   std::uint64_t shared() const;  // by all: the runtime, data, what the program holds
-  std::uint64_t need_of_all(bool least) const;
+  std::uint64_t need_of_all(bool smallest) const;
   bool fit() const;
   bool replan_others(const Function& function, bool smallest);
   void promise_needs();
