@@ -21,6 +21,7 @@
 #include "ebb/base/file_faults.hpp"
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/kernels/checksum.hpp"
 
 namespace ebb::exec {

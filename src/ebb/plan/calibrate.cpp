@@ -9,6 +9,7 @@
 
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/attention.hpp"
 #include "ebb/ops/binary.hpp"

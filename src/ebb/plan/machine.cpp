@@ -23,6 +23,7 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/kernels/checksum.hpp"
 #include "ebb/kernels/gemm.hpp"
 
