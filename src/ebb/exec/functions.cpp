@@ -6,7 +6,9 @@
 #include <set>
 
 #include "ebb/base/budget.hpp"
+#include "ebb/base/runtime.hpp"
 #include "ebb/data/batch.hpp"
+#include "ebb/exec/locks.hpp"
 
 namespace ebb::exec {
 namespace {
@@ -27,8 +29,6 @@ std::vector<MemoryNeed> needs_of(const Function& f, bool smallest) {
   return needs;
 }
 
-thread_local int planning_here = 0;  // depth, on this thread
-
 // What the program holds beside Ebb, if that is much, belongs to the first line of a refusal.
 BudgetTooSmall refusal(std::string line, std::uint64_t smallest) {
   if (const std::uint64_t beside = runtime::beside_ebb())
@@ -39,38 +39,6 @@ BudgetTooSmall refusal(std::string line, std::uint64_t smallest) {
 }
 
 }  // namespace
-
-Planning::Planning() {
-  Functions& all = Functions::all();
-  all.lock_.lock();
-  if (planning_here++ > 0) return;
-  all.planning_ = true;
-  for (int running; (running = all.running_) > 0;) all.running_.wait(running);
-}
-
-Planning::~Planning() {
-  Functions& all = Functions::all();
-  if (--planning_here == 0) {
-    all.planning_ = false;
-    all.planning_.notify_all();
-  }
-  all.lock_.unlock();
-}
-
-Running::Running() : counted_(planning_here == 0) {
-  if (!counted_) return;
-  Functions& all = Functions::all();
-  while (++all.running_, all.planning_) {
-    if (--all.running_ == 0) all.running_.notify_all();
-    all.planning_.wait(true);
-  }
-}
-
-Running::~Running() {
-  if (!counted_) return;
-  Functions& all = Functions::all();
-  if (--all.running_ == 0 && all.planning_) all.running_.notify_all();
-}
 
 Functions& Functions::all() {
   static Functions* const functions = new Functions;  // outlives every compiled function
@@ -92,7 +60,7 @@ void Functions::add(Function& function) {
 }
 
 void Functions::remove(Function& function) noexcept {
-  const Planning plans;
+  const PlanLock alone;
   std::erase(functions_, &function);
   for (Variable& v : function.variables)  // are the program's own again
     if (std::none_of(functions_.begin(), functions_.end(),

@@ -161,19 +161,19 @@ void SpillContent::check_range(int slot, std::uint64_t offset, std::uint64_t byt
 
 // Until it is done, what it writes is damaged: a write that fails leaves no mixture of old and new
 // behind. Parts are marked when their granule is written, since they need its old content.
-void SpillContent::begin_write(const SpillRange& t) {
-  const Slot& s = slots_[t.slot];
-  for (std::uint64_t g = 0; t.replaces && g < s.granules; ++g) {
-    const bool behind = g >= granules(t.bytes);
+void SpillContent::begin_write(const SpillRange& range) {
+  const Slot& s = slots_[range.slot];
+  for (std::uint64_t g = 0; range.replaces && g < s.granules; ++g) {
+    const bool behind = g >= granules(range.bytes);
     s.generation[target(s, g)][g] = {0, 0, behind ? Status::none : Status::damaged};
     if (s.turns) s.turns[g].pending = 1;
   }
 }
 
 // Called with the lock held, when no piece of it is being moved.
-void SpillContent::mark_failed(const SpillRange& t) {
-  const Slot& s = slots_[t.slot];
-  for (std::uint64_t g = t.offset / kGranule; g < granules(t.offset + t.bytes); ++g) {
+void SpillContent::mark_failed(const SpillRange& range) {
+  const Slot& s = slots_[range.slot];
+  for (std::uint64_t g = range.offset / kGranule; g < granules(range.offset + range.bytes); ++g) {
     s.generation[target(s, g)][g].status = Status::damaged;
     if (s.turns) s.turns[g].pending = 1;
   }
@@ -181,20 +181,20 @@ void SpillContent::mark_failed(const SpillRange& t) {
 
 // Runs of whole granules of one generation are moved as they lie; all else granule by granule
 // through the buffer.
-void SpillContent::move(const SpillRange& t, std::uint64_t begin, std::uint64_t end, int thread) {
+void SpillContent::move(const SpillRange& range, std::uint64_t begin, std::uint64_t end, int thread) {
   std::byte* const buffer = bounce_[static_cast<std::size_t>(thread)];
-  const Slot& s = slots_[t.slot];
+  const Slot& s = slots_[range.slot];
   const bool as_it_lies =
-      !file_.direct() || (reinterpret_cast<std::uintptr_t>(t.memory) - t.offset) % kPage == 0;
+      !file_.direct() || (reinterpret_cast<std::uintptr_t>(range.memory) - range.offset) % kPage == 0;
   const auto straight = [&](std::uint64_t g) {
     const std::uint64_t from = g * kGranule, to = std::min(from + kGranule, end);
     if (!as_it_lies || from < begin || (to - from) % kPage) return false;
-    if (t.writes)  // all of it, or all that the slot is to hold
-      return to == from + kGranule || t.replaces || to == s.bytes;
+    if (range.writes)  // all of it, or all that the slot is to hold
+      return to == from + kGranule || range.replaces || to == s.bytes;
     const Granule& granule = s.generation[newest(s, g)][g];
     return granule.bytes == to - from && granule.status != Status::first;
   };
-  const auto generation = [&](std::uint64_t g) { return t.writes ? target(s, g) : newest(s, g); };
+  const auto generation = [&](std::uint64_t g) { return range.writes ? target(s, g) : newest(s, g); };
   const std::uint64_t last = granules(end);
   for (std::uint64_t g = begin / kGranule; g < last;) {
     std::uint64_t run = g;
@@ -202,75 +202,75 @@ void SpillContent::move(const SpillRange& t, std::uint64_t begin, std::uint64_t 
     const std::uint64_t from = std::max(begin, g * kGranule);
     const std::uint64_t to = std::min(end, std::max(run, g + 1) * kGranule);
     if (run > g) {
-      t.writes ? write_run(t, from, to) : read_run(t, from, to);
+      range.writes ? write_run(range, from, to) : read_run(range, from, to);
     } else {
-      t.writes ? write_part(t, g, from, to, buffer) : read_part(t, g, from, to, buffer);
+      range.writes ? write_part(range, g, from, to, buffer) : read_part(range, g, from, to, buffer);
     }
     g = std::max(run, g + 1);
   }
 }
 
-void SpillContent::write_run(const SpillRange& t, std::uint64_t first, std::uint64_t last) {
-  const Slot& s = slots_[t.slot];
+void SpillContent::write_run(const SpillRange& range, std::uint64_t first, std::uint64_t last) {
+  const Slot& s = slots_[range.slot];
   const std::uint64_t begin = first / kGranule, end = granules(last);
   const int generation = target(s, begin);
   for (std::uint64_t g = begin; g < end; ++g) {
     const std::uint64_t from = g * kGranule, bytes = std::min(kGranule, last - from);
-    s.generation[generation][g] = {sum(t.slot, generation, g, t.memory + (from - t.offset), bytes),
+    s.generation[generation][g] = {sum(range.slot, generation, g, range.memory + (from - range.offset), bytes),
                                    static_cast<std::uint32_t>(bytes), Status::damaged};
     if (s.turns) s.turns[g].pending = 1;
   }
-  put(place(s, generation, begin), {t.memory + (first - t.offset), last - first});
+  put(place(s, generation, begin), {range.memory + (first - range.offset), last - first});
   for (std::uint64_t g = begin; g < end; ++g) s.generation[generation][g].status = Status::whole;
 }
 
-void SpillContent::read_run(const SpillRange& t, std::uint64_t first, std::uint64_t last) {
-  const Slot& s = slots_[t.slot];
+void SpillContent::read_run(const SpillRange& range, std::uint64_t first, std::uint64_t last) {
+  const Slot& s = slots_[range.slot];
   const std::uint64_t begin = first / kGranule, end = granules(last);
   for (std::uint64_t g = begin; g < end; ++g)
-    readable(t.slot, g, std::min(kGranule, last - g * kGranule));
-  std::byte* const to = t.memory + (first - t.offset);
-  get(t.slot, place(s, newest(s, begin), begin), {to, last - first});
-  for (std::uint64_t g = begin; g < end; ++g) check(t.slot, g, to + (g - begin) * kGranule);
+    readable(range.slot, g, std::min(kGranule, last - g * kGranule));
+  std::byte* const to = range.memory + (first - range.offset);
+  get(range.slot, place(s, newest(s, begin), begin), {to, last - first});
+  for (std::uint64_t g = begin; g < end; ++g) check(range.slot, g, to + (g - begin) * kGranule);
 }
 
 // Bytes [from, to) of the slot, within one granule. What the granule holds besides is kept, unless
 // the slot is to hold nothing else.
-void SpillContent::write_part(const SpillRange& t, std::uint64_t g, std::uint64_t from,
+void SpillContent::write_part(const SpillRange& range, std::uint64_t g, std::uint64_t from,
                             std::uint64_t to, std::byte* buffer) {
-  const Slot& s = slots_[t.slot];
+  const Slot& s = slots_[range.slot];
   const std::uint64_t start = g * kGranule, low = from - start, high = to - start;
   std::uint64_t bytes = high;
   const Granule& old = s.generation[newest(s, g)][g];
-  if (!t.replaces && (low > 0 || old.bytes > high)) {
+  if (!range.replaces && (low > 0 || old.bytes > high)) {
     if (low > 0 || holds(old)) {
-      readable(t.slot, g, low);
-      fetch(t.slot, g, buffer);
+      readable(range.slot, g, low);
+      fetch(range.slot, g, buffer);
     }
     bytes = std::max<std::uint64_t>(high, holds(old) ? old.bytes : 0);
   }
-  std::memcpy(buffer + low, t.memory + (from - t.offset), high - low);
+  std::memcpy(buffer + low, range.memory + (from - range.offset), high - low);
   const std::uint64_t padded = up(bytes, kPage);
   std::memset(buffer + bytes, 0, padded - bytes);
   const int generation = target(s, g);
   Granule& now = s.generation[generation][g];
-  now = {sum(t.slot, generation, g, buffer, bytes), static_cast<std::uint32_t>(bytes),
+  now = {sum(range.slot, generation, g, buffer, bytes), static_cast<std::uint32_t>(bytes),
          Status::damaged};
   if (s.turns) s.turns[g].pending = 1;
   put(place(s, generation, g), {buffer, padded});
   now.status = Status::whole;
 }
 
-void SpillContent::read_part(const SpillRange& t, std::uint64_t g, std::uint64_t from,
+void SpillContent::read_part(const SpillRange& range, std::uint64_t g, std::uint64_t from,
                            std::uint64_t to, std::byte* buffer) {
   const std::uint64_t start = g * kGranule;
-  const Granule& granule = readable(t.slot, g, to - start);
+  const Granule& granule = readable(range.slot, g, to - start);
   if (granule.status == Status::first && from == start) {
-    const Slot& s = slots_[t.slot];
-    return s.first->fill({t.memory + (from - t.offset), to - from}, start / s.size);
+    const Slot& s = slots_[range.slot];
+    return s.first->fill({range.memory + (from - range.offset), to - from}, start / s.size);
   }
-  fetch(t.slot, g, buffer);
-  std::memcpy(t.memory + (from - t.offset), buffer + (from - start), to - from);
+  fetch(range.slot, g, buffer);
+  std::memcpy(range.memory + (from - range.offset), buffer + (from - start), to - from);
 }
 
 // All that the granule holds, checked.

@@ -1,5 +1,9 @@
-// The content of a spill file: where each slot lies, what it holds, and how it is moved and
-// checked. SpillFile adds the queue and the threads. Private to exec/.
+// What the slots of a spill file hold, and how it is moved and checked; SpillFile adds the queue and the
+// threads. Private to exec/.
+//
+// A slot is cut into granules of 256 KiB, each with a checksum that depends on its place, so that bytes that
+// were changed, exchanged or never written are found. Of a slot with two generations each granule has two
+// places: one that is committed, and one that a write goes to.
 //
 // Calls for different granules may run side by side; the caller keeps apart what meets.
 #pragma once
@@ -18,7 +22,7 @@
 
 namespace ebb::exec {
 
-// A part of a slot, and the memory it is moved from or to.
+// Some bytes of a slot, and the memory they are moved from or to.
 struct SpillRange {
   int slot = 0;
   bool writes = false;
@@ -43,9 +47,9 @@ class SpillContent {
 
   // A write is begun, moved in pieces [begin, end) of the slot that end at granules, and, where one
   // of them failed, marked: a write that fails leaves no mixture of old and new to be read.
-  void begin_write(const SpillRange& part);
-  void move(const SpillRange& part, std::uint64_t begin, std::uint64_t end, int thread);
-  void mark_failed(const SpillRange& part);
+  void begin_write(const SpillRange& range);
+  void move(const SpillRange& range, std::uint64_t begin, std::uint64_t end, int thread);
+  void mark_failed(const SpillRange& range);
 
   void commit();
   void rollback();
@@ -74,7 +78,7 @@ class SpillContent {
     std::uint64_t bytes, offset, area, granules;  // area: of a generation, in the file
     Granule* generation[2];                       // the same one twice where there is only one
     Turn* turns;                                  // none where there is only one
-    const InitialValue* first;                           // held by firsts_
+    const InitialValue* first;                    // held by firsts_
     std::uint64_t size;                           // of its elements
   };
 
@@ -85,11 +89,11 @@ class SpillContent {
   void lay_out(std::span<const SpillSlot> given, const Layout& layout);
   void probe_direct();
 
-  void write_run(const SpillRange& t, std::uint64_t first, std::uint64_t last);
-  void read_run(const SpillRange& t, std::uint64_t first, std::uint64_t last);
-  void write_part(const SpillRange& t, std::uint64_t g, std::uint64_t from, std::uint64_t to,
+  void write_run(const SpillRange& range, std::uint64_t first, std::uint64_t last);
+  void read_run(const SpillRange& range, std::uint64_t first, std::uint64_t last);
+  void write_part(const SpillRange& range, std::uint64_t g, std::uint64_t from, std::uint64_t to,
                   std::byte* buffer);
-  void read_part(const SpillRange& t, std::uint64_t g, std::uint64_t from, std::uint64_t to,
+  void read_part(const SpillRange& range, std::uint64_t g, std::uint64_t from, std::uint64_t to,
                  std::byte* buffer);
   void fetch(int slot, std::uint64_t g, std::byte* to);
   void put(std::uint64_t at, std::span<const std::byte> from);

@@ -45,7 +45,7 @@ struct SpillFile::State {
   State(const SpillOptions& options, std::span<const SpillSlot> slots);
   ~State();
 
-  Ticket submit(const SpillRange& part);
+  Ticket submit(const SpillRange& range);
   void wait(std::uint64_t number);
   void drain(std::unique_lock<std::mutex>& hold);
   Transfer* next();
@@ -100,8 +100,8 @@ void SpillFile::State::stop_threads() {
     if (t.joinable()) t.join();
 }
 
-SpillFile::Ticket SpillFile::State::submit(const SpillRange& part) {
-  content.check_range(part.slot, part.offset, part.bytes);
+SpillFile::Ticket SpillFile::State::submit(const SpillRange& range) {
+  content.check_range(range.slot, range.offset, range.bytes);
   std::unique_lock hold(lock);
   Transfer& t = at(submitted + 1);
   if (!t.done()) {
@@ -113,22 +113,22 @@ SpillFile::Ticket SpillFile::State::submit(const SpillRange& part) {
     t.failed = false;
     throw FileError(t.error);
   }
-  static_cast<SpillRange&>(t) = part;
+  static_cast<SpillRange&>(t) = range;
   t.number = ++submitted;
   t.given = 0;
   // A place is used again only when it is done, and so is all that is older.
   const auto size = static_cast<std::uint64_t>(tickets);
   if (submitted >= size) unfinished = std::max(unfinished, submitted - size + 1);
   const std::uint64_t most = content.file().direct() ? kMostPiece : kBufferedPiece;
-  const std::uint64_t even = part.bytes / static_cast<std::uint64_t>(thread_count);
+  const std::uint64_t even = range.bytes / static_cast<std::uint64_t>(thread_count);
   t.piece = std::clamp((even + kGranule - 1) / kGranule * kGranule, kLeastPiece, most);
-  if (part.bytes == 0 && part.replaces) {  // no thread will see it
+  if (range.bytes == 0 && range.replaces) {  // no thread will see it
     drain(hold);
     content.begin_write(t);
   }
   const Ticket ticket{t.number};
   hold.unlock();
-  if (part.bytes) work_there.notify_all();
+  if (range.bytes) work_there.notify_all();
   return ticket;
 }
 

@@ -1,5 +1,5 @@
-// Variables whose bytes live in the spill file between their uses. They stay readable there for as
-// long as anybody holds them, also when the executor is gone.
+// Variables whose bytes live in a spill file between their uses, beside the activations that a plan spills.
+// They stay readable there for as long as anybody holds them, also when the executor is gone.
 #pragma once
 
 #include <map>
@@ -24,9 +24,8 @@ class SpilledVariables final : public Variable::Backing, public std::enable_shar
   // What has a value goes into the file, chunk by chunk; this backs the variables from then on. The file
   // makes what they begin with when it is read: gigabytes of it need not be written first.
   void fill();
-  // Before a step: what the program has written since goes to the file, and what another file
-  // keeps by now, such as that of a plan for another shape, is taken over.
-  // `through`: memory that it may use for that.
+  // Before a step: what the program has written since goes to the file, and what another file keeps by
+  // now, such as that of a plan for another shape, is taken over. `through`: memory to use for that.
   void refresh(std::span<std::byte> through);
   // After the last step: variables hold this, which holds them no longer and ends with them.
   void let_go() { variables_.clear(); }
@@ -45,7 +44,7 @@ class SpilledVariables final : public Variable::Backing, public std::enable_shar
  private:
   std::vector<Variable> variables_;
   std::map<std::uint64_t, int> slots_;  // by a variable's id
-  std::vector<bool> dirty_;  // of a variable in memory: the file does not have it yet
+  std::vector<bool> dirty_;             // of a variable in memory: the file does not have it yet
   std::unique_ptr<SpillFile> file_;
 };
 
