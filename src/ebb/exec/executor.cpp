@@ -49,8 +49,7 @@ Executor::Executor(Plan plan, const Executor& larger)
 
 Executor::~Executor() = default;
 
-void Executor::bind_to(std::byte* arena) {
-  if (base_ == arena && !programs_.empty()) return;
+void Executor::bind(std::byte* arena) {
   programs_.clear();  // and stay so, if this fails
   base_ = arena;
   std::vector<std::unique_ptr<BoundProgram>> bound;
@@ -69,16 +68,43 @@ void Executor::own_variables() {
 }
 
 // Where another thread's step has taken what there is, it waits for that one.
-void Executor::bind(Arenas::Lease& lease) {
+void Executor::take_memory(Arenas::Lease& lease) {
   for (;;) {
     // Also a plan that holds nothing has a place for it.
-    bind_to(lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_));
+    std::byte* const arena = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
+    if (base_ != arena || programs_.empty()) bind(arena);
     try {
       return own_variables();
     } catch (const OutOfMemory&) {
       if (!lease.wait_for_another()) throw;
     }
   }
+}
+
+void Executor::run_micro_batch(const Plan::Run& run, std::span<const Tensor> inputs,
+                               ResultPlaces results, random::State& draws, bool timed) {
+  BoundProgram& bound = *programs_[static_cast<std::size_t>(run.program)];
+  const MicroBatch batch{plan_, bound.program, run, inputs, bound.example_bytes, results};
+  bound.patch(batch);
+  if (plan_.split()) {
+    draws.row0 = run.row0;
+    draws.rows = run.rows;
+  }
+  random::write_key(draws, values_.key());
+  bound.actions.run(spill_file_, timed ? &bound.times : nullptr, updated_);
+  bound.results.carry_sums();
+  bound.results.copy(batch);
+  // The last one's are assigned when nothing can fail any more.
+  if (&run == &plan_.runs.back() || bound.results.assignments.empty()) return;
+  updated_ = true;
+  bound.results.assign(resident_);
+}
+
+void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed) {
+  updated_ = false;
+  random::State draws = random::state();
+  for (const Plan::Run& run : plan_.runs) run_micro_batch(run, inputs, results, draws, timed);
+  if (spill_file_) spill_file_->commit();
 }
 
 void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
@@ -106,7 +132,7 @@ void Executor::run(std::span<const Tensor> inputs, ResultPlaces results) {
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
   if (spilled_) spilled_->refresh({arena_->data(), arena_->size()});
-  bind(lease);
+  take_memory(lease);
   values_.fill();
   if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
 
@@ -122,32 +148,6 @@ void Executor::run(std::span<const Tensor> inputs, ResultPlaces results) {
   for (const auto& done : plan_.programs.back().trace.after) done();
   step_times_.add(seconds_now() - begin, timed, plan_.forecast.measured);
   if (step_times_.steps() == 1) runtime::drop_code();  // what only a first step runs
-}
-
-void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed) {
-  updated_ = false;
-  random::State draws = random::state();
-  for (const Plan::Run& run : plan_.runs) run_micro_batch(run, inputs, results, draws, timed);
-  if (spill_file_) spill_file_->commit();
-}
-
-void Executor::run_micro_batch(const Plan::Run& run, std::span<const Tensor> inputs,
-                               ResultPlaces results, random::State& draws, bool timed) {
-  BoundProgram& bound = *programs_[static_cast<std::size_t>(run.program)];
-  const MicroBatch batch{plan_, bound.program, run, inputs, bound.example_bytes, results};
-  bound.patch(batch);
-  if (plan_.split()) {
-    draws.row0 = run.row0;
-    draws.rows = run.rows;
-  }
-  random::write_key(draws, values_.key());
-  bound.actions.run(spill_file_, timed ? &bound.times : nullptr, updated_);
-  bound.results.carry_sums();
-  bound.results.copy(batch);
-  // The last one's are assigned when nothing can fail any more.
-  if (&run == &plan_.runs.back() || bound.results.assignments.empty()) return;
-  updated_ = true;
-  bound.results.assign(resident_);
 }
 
 void Executor::undo(bool timed) {

@@ -64,12 +64,13 @@ class Executor {
   Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, const Arena* arena,
            std::shared_ptr<SharedFile> file);
 
-  void bind(Arenas::Lease& lease);
-  void bind_to(std::byte* arena);
-  void own_variables();
-  void run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed);
-  void run_micro_batch(const plan::Plan::Run& run, std::span<const Tensor> inputs,
-                       ResultPlaces results, random::State& draws, bool timed);
+  // What a step is made of.
+  void bind(std::byte* arena);
+  inline void own_variables();
+  inline void take_memory(Arenas::Lease& lease);
+  inline void run_micro_batch(const plan::Plan::Run& run, std::span<const Tensor> inputs,
+                              ResultPlaces results, random::State& draws, bool timed);
+  inline void run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed);
   void undo(bool timed);
 
   std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer

@@ -1,7 +1,5 @@
 #include "ebb/exec/results.hpp"
 
-#include <cstring>
-
 namespace ebb::exec {
 
 using plan::Id;
@@ -34,14 +32,6 @@ Results find_results(const plan::Plan& plan, const plan::Program& program,
     found.results.push_back(r);
   }
   return found;
-}
-
-void Results::carry_sums() const {
-  for (const Sum& s : sums) std::memcpy(s.to, s.from, s.bytes);
-}
-
-void Results::assign(const ResidentVariables& to) const {
-  for (const Assignment& a : assignments) std::memcpy(to.bytes(a.variable), a.from, a.bytes);
 }
 
 void Results::copy(const MicroBatch& to) const {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ebb/exec/addresses.hpp"
@@ -33,8 +34,12 @@ struct Results {
   std::vector<Assignment> assignments;
   std::vector<Result> results;
 
-  void carry_sums() const;  // to where the next micro-batch finds them
-  void assign(const ResidentVariables& to) const;
+  void carry_sums() const {  // to where the next micro-batch finds them
+    for (const Sum& s : sums) std::memcpy(s.to, s.from, s.bytes);
+  }
+  void assign(const ResidentVariables& to) const {
+    for (const Assignment& a : assignments) std::memcpy(to.bytes(a.variable), a.from, a.bytes);
+  }
   void copy(const MicroBatch& to) const;
 };
 
