@@ -10,6 +10,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/data/data.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_gradients.hpp"

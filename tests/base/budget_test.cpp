@@ -1,5 +1,4 @@
-// The guard: what a budget leaves beside the runtime is given out and no more, and what was promised to
-// one is not given to another.
+// The guard: what a budget leaves beside the runtime is given out and no more.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -8,6 +7,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/base/runtime.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
@@ -42,59 +42,6 @@ TEST(Budget, TheSeamGivesOutWhatItLeavesAndNoMore) {
   const std::string error = error_of([] { memory::Buffer(12 * kMiB, "too much"); });
   EXPECT_NE(error.find("too much asked for 12.0 MiB"), std::string::npos) << error;
   EXPECT_NE(error.find("mine"), std::string::npos) << error;
-}
-
-TEST(Budget, WhatIsPromisedToOneIsNotGivenToAnother) {
-  memory::Promise promise("somebody");
-  promise.set(10 * kMiB);
-  const Budget budget(ByteSize{roomy()});
-  const std::string error = error_of([] { memory::Buffer(8 * kMiB, "another"); });
-  EXPECT_NE(error.find("set aside: 10.0 MiB for somebody"), std::string::npos) << error;
-  {
-    const memory::Drawing draws(promise);
-    const memory::Buffer his(9 * kMiB, "his");
-    EXPECT_GE(promise.drawn(), 9 * kMiB);
-    EXPECT_THROW(memory::Buffer(9 * kMiB, "more than was promised"), OutOfMemory);
-  }
-  EXPECT_EQ(promise.drawn(), 0u);
-  promise.set(0);
-  const memory::Buffer now(8 * kMiB, "another");
-}
-
-TEST(Budget, ABufferCanBeCountedToAnother) {
-  memory::Promise promise("somebody");
-  const std::uint64_t own = memory::own();
-  void* const bytes = memory::take(kMiB, "given");
-  EXPECT_EQ(memory::own(), own + memory::charge_of(kMiB));
-  memory::draw(bytes, &promise);
-  EXPECT_EQ(memory::own(), own);
-  EXPECT_EQ(promise.drawn(), memory::charge_of(kMiB));
-  memory::draw(bytes, nullptr);
-  EXPECT_EQ(promise.drawn(), 0u);
-  memory::give(bytes);
-}
-
-TEST(Budget, RoomIsKeptForTheProgramItself) {
-  const memory::Room room(6 * kMiB);
-  memory::Promise promise("steps");
-  const Budget budget(ByteSize{roomy()});
-  {
-    const memory::Drawing draws(promise);
-    EXPECT_THROW(memory::Buffer(12 * kMiB, "steps"), OutOfMemory);
-  }
-  const memory::Buffer mine(5 * kMiB, "mine");
-}
-
-TEST(Budget, WhatIsBorrowedMayBePromisedToOthers) {
-  memory::Promise promise("steps");
-  promise.set(14 * kMiB);
-  const Budget budget(ByteSize{roomy()});
-  EXPECT_THROW(memory::Buffer(8 * kMiB, "saving"), OutOfMemory);
-  const memory::Borrowing between_steps;
-  const memory::Buffer saving(8 * kMiB, "saving");
-  const memory::Buffer less = memory::up_to(64 * kMiB, kMiB, "less", Category::workspace);
-  EXPECT_LT(less.size(), 9 * kMiB);
-  EXPECT_GE(less.size(), kMiB);
 }
 
 // Tensors are not all there is: a vector of the program's is seen when Ebb asks the system for more.
@@ -136,27 +83,6 @@ TEST(Budget, ManySmallBlocksStayInIt) {
     for (void* block : all) memory::give(block);
     memory::trim();
   }
-}
-
-TEST(Budget, TheSpaceOfARoomFollowsWhatIsHeld) {
-  void* const before = memory::take(4 * kMiB, "before");
-  const std::uint64_t own = memory::own();
-  {
-    const memory::Room room(kMiB);
-    EXPECT_EQ(memory::own(), own + kMiB);
-    memory::give(before);  // is no longer set aside
-    EXPECT_EQ(memory::own(), own - memory::charge_of(4 * kMiB) + kMiB);
-  }
-  EXPECT_EQ(memory::own(), own - memory::charge_of(4 * kMiB));
-}
-
-TEST(Budget, TheReserveIsMeasuredOnce) {
-  const std::uint64_t first = runtime::reserve();
-  {
-    const runtime::Plans plans(3 * kMiB);
-    EXPECT_EQ(runtime::reserve(), first + 3 * kMiB);
-  }
-  EXPECT_EQ(runtime::reserve(), first);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {

@@ -17,6 +17,7 @@
 #include "ebb/base/file_faults.hpp"
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/digits.hpp"
 #include "ebb/data/mnist.hpp"

@@ -5,6 +5,9 @@
 #include <thread>
 
 #include "ebb/base/budget.hpp"
+#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/promises.hpp"
+#include "ebb/base/runtime.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"

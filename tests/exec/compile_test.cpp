@@ -7,6 +7,7 @@
 
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/input_gradients.hpp"

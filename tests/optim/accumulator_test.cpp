@@ -6,6 +6,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/ops/binary.hpp"
 #include "tests/error_of.hpp"
 #include "tests/optim/model.hpp"

@@ -4,6 +4,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/ops/cast.hpp"
 #include "tests/optim/model.hpp"

@@ -6,6 +6,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/ops/dropout.hpp"
 #include "ebb/optim/accumulator.hpp"
 #include "ebb/optim/ema.hpp"

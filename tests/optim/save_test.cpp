@@ -13,6 +13,7 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/optim/ema.hpp"
 #include "ebb/tensor/safetensors.hpp"

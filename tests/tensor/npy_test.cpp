@@ -17,6 +17,7 @@
 #include "ebb/base/file_faults.hpp"
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 
 namespace ebb {
 namespace {

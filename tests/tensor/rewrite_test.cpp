@@ -6,6 +6,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/memory_faults.hpp"
 
 namespace ebb {
 namespace {

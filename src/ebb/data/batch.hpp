@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ebb/base/memory.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory.hpp"
 
 namespace ebb::exec {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/promises.hpp"
 
 namespace ebb::exec {
 

@@ -30,7 +30,8 @@ namespace ebb {
 
 namespace exec {
 
-class Executor;  // ebb/exec/executor.hpp
+class Executor;       // ebb/exec/executor.hpp
+class FunctionPlans;  // ebb/exec/function_plans.hpp
 
 using OnBatch = std::function<std::vector<Tensor>(const Batch&)>;
 
@@ -59,10 +60,9 @@ class Compiled {
                                          trace::Function fn, std::uint64_t dealing = 0);
 
  private:
-  class State;
   template <class F>
   void with_plan(std::span<const Tensor> inputs, F&& f);
-  std::unique_ptr<State> state_;
+  std::unique_ptr<FunctionPlans> plans_;
 };
 
 std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);

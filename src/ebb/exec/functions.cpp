@@ -6,7 +6,9 @@
 #include <set>
 
 #include "ebb/base/budget.hpp"
+#include "ebb/base/runtime.hpp"
 #include "ebb/data/batch.hpp"
+#include "ebb/exec/locks.hpp"
 
 namespace ebb::exec {
 namespace {
@@ -20,57 +22,23 @@ bool contains(const std::vector<Variable>& list, const Variable& v) {
 }
 
 // One that has no plan at the moment can do with its smallest.
-std::vector<Need> needs_of(const Function& f, bool least) {
-  std::vector<Need> needs;
-  if (!least) needs = f.needs();
-  if (needs.empty()) needs.push_back(f.least());
+std::vector<MemoryNeed> needs_of(const Function& f, bool smallest) {
+  std::vector<MemoryNeed> needs;
+  if (!smallest) needs = f.needs();
+  if (needs.empty()) needs.push_back(f.smallest());
   return needs;
 }
 
-thread_local int planning_here = 0;  // depth, on this thread
-
 // What the program holds beside Ebb, if that is much, belongs to the first line of a refusal.
-BudgetTooSmall refusal(std::string line, std::uint64_t least) {
+BudgetTooSmall refusal(std::string line, std::uint64_t smallest) {
   if (const std::uint64_t beside = runtime::beside_ebb())
     line.insert(std::min(line.find('\n'), line.size()),
                 fmt::format(" ({} of it for what the program holds beside Ebb's tensors now)",
                             to_string(ByteSize{beside})));
-  return {line, least};
+  return {line, smallest};
 }
 
 }  // namespace
-
-Planning::Planning() {
-  Functions& all = Functions::all();
-  all.lock_.lock();
-  if (planning_here++ > 0) return;
-  all.planning_ = true;
-  for (int running; (running = all.running_) > 0;) all.running_.wait(running);
-}
-
-Planning::~Planning() {
-  Functions& all = Functions::all();
-  if (--planning_here == 0) {
-    all.planning_ = false;
-    all.planning_.notify_all();
-  }
-  all.lock_.unlock();
-}
-
-Running::Running() : counted_(planning_here == 0) {
-  if (!counted_) return;
-  Functions& all = Functions::all();
-  while (++all.running_, all.planning_) {
-    if (--all.running_ == 0) all.running_.notify_all();
-    all.planning_.wait(true);
-  }
-}
-
-Running::~Running() {
-  if (!counted_) return;
-  Functions& all = Functions::all();
-  if (--all.running_ == 0 && all.planning_) all.running_.notify_all();
-}
 
 Functions& Functions::all() {
   static Functions* const functions = new Functions;  // outlives every compiled function
@@ -92,7 +60,7 @@ void Functions::add(Function& function) {
 }
 
 void Functions::remove(Function& function) noexcept {
-  const Planning plans;
+  const PlanLock alone;
   std::erase(functions_, &function);
   for (Variable& v : function.variables)  // are the program's own again
     if (std::none_of(functions_.begin(), functions_.end(),
@@ -102,7 +70,7 @@ void Functions::remove(Function& function) noexcept {
   promise_needs();
   std::uint64_t most = 0;
   for (const Function* f : functions_)
-    for (const Need& n : f->needs()) most = std::max(most, n.arena);
+    for (const MemoryNeed& n : f->needs()) most = std::max(most, n.arena);
   arenas_.clear_idle(most);
 }
 
@@ -119,22 +87,22 @@ void Functions::declare() {
 
 // What others hold while this one runs: variables that no plan of theirs keeps in a file, and the
 // buffers of those files.
-std::uint64_t Functions::beside(const Function& function, bool least) const {
+std::uint64_t Functions::beside(const Function& function, bool smallest) const {
   std::uint64_t bytes = 0;
   std::set<Variable> counted;
   for (const Function* f : functions_) {
     if (f == &function) continue;
-    const std::vector<Need> needs = needs_of(*f, least);
-    for (const Need& n : needs) bytes += n.held;
+    const std::vector<MemoryNeed> needs = needs_of(*f, smallest);
+    for (const MemoryNeed& n : needs) bytes += n.held;
     for (const Variable& v : f->variables) {
       if (contains(function.variables, v) || !counted.insert(v).second) continue;
       // In a file where every function that has it keeps it there.
       const bool away =
           std::all_of(functions_.begin(), functions_.end(), [&](const Function* other) {
             if (!contains(other->variables, v)) return true;
-            const std::vector<Need> theirs = needs_of(*other, least);
+            const std::vector<MemoryNeed> theirs = needs_of(*other, smallest);
             return std::all_of(theirs.begin(), theirs.end(),
-                               [&](const Need& n) { return contains(n.spilled, v); });
+                               [&](const MemoryNeed& n) { return contains(n.spilled, v); });
           });
       if (!away) bytes += v.charge();
     }
@@ -142,14 +110,14 @@ std::uint64_t Functions::beside(const Function& function, bool least) const {
   return bytes;
 }
 
-std::uint64_t Functions::need_of_all(bool least) const {
+std::uint64_t Functions::need_of_all(bool smallest) const {
   std::uint64_t most = 0;
   for (const Function* f : functions_) {
-    const std::vector<Need> needs = needs_of(*f, least);
+    const std::vector<MemoryNeed> needs = needs_of(*f, smallest);
     std::uint64_t held = 0;
-    for (const Need& n : needs) held += n.held;
-    const std::uint64_t others = beside(*f, least);
-    for (const Need& n : needs) most = std::max(most, n.bytes - n.held + held + others);
+    for (const MemoryNeed& n : needs) held += n.held;
+    const std::uint64_t others = beside(*f, smallest);
+    for (const MemoryNeed& n : needs) most = std::max(most, n.bytes - n.held + held + others);
   }
   return most;
 }
@@ -173,7 +141,7 @@ std::uint64_t Functions::shared() const {
 
 void Functions::promise_needs() { steps_.set(need_of_all(false)); }
 
-std::uint64_t Functions::most_arena(const Function& function, const Need& need) const {
+std::uint64_t Functions::most_arena(const Function& function, const MemoryNeed& need) const {
   if (Budget::now() == 0) return ~std::uint64_t{0};
   const std::uint64_t others = beside(function, false) + need.bytes - need.arena;
   const std::uint64_t there = shared(), left = Budget::now() > there ? Budget::now() - there : 0;
@@ -186,7 +154,7 @@ plan::Footprint Functions::footprint(const Function& function) const {
   a.reserve = a.runtime = runtime::reserve();
   a.batches = std::max(data::promise().bytes(), data::promise().drawn());
   a.others = shared() - a.reserve - a.batches + beside(function, false);
-  for (const Need& n : function.needs()) a.others += n.held;
+  for (const MemoryNeed& n : function.needs()) a.others += n.held;
   return a;
 }
 
@@ -196,7 +164,7 @@ bool Functions::replan_others(const Function& function, bool smallest) {
   for (Function* f : functions_) {
     if (f == &function) continue;
     std::uint64_t held = 0, most = 0;
-    for (const Need& n : f->needs()) held += n.held, most = std::max(most, n.bytes - n.held);
+    for (const MemoryNeed& n : f->needs()) held += n.held, most = std::max(most, n.bytes - n.held);
     if (!smallest && shared() + most + held + beside(*f, false) <= budget) continue;
     try {
       f->plan_anew(smallest);
@@ -208,7 +176,7 @@ bool Functions::replan_others(const Function& function, bool smallest) {
 }
 
 void Functions::make(Function& function, const std::function<void(bool)>& plan) {
-  const memory::Planning plans;
+  const memory::Unguarded plans;
   const std::uint64_t budget = Budget::now();
   if (budget) {
     arenas_.clear_idle();  // planning takes memory, too
@@ -249,17 +217,17 @@ void Functions::make(Function& function, const std::function<void(bool)>& plan) 
   }
   forget_all();
   promise_needs();
-  const std::uint64_t least = minimum();
+  const std::uint64_t smallest = minimum();
   // What it says of its own names the smallest budget too, where others were as small as they can be.
-  if (!why.empty() && (alone || wanted == least)) throw refusal(why, wanted);
+  if (!why.empty() && (alone || wanted == smallest)) throw refusal(why, wanted);
   throw refusal(
       fmt::format("the budget of {} ({} bytes) is too small for {}: the smallest that does is {} ({} "
                   "bytes)",
                   to_string(ByteSize{budget}), budget,
                   alone ? "all shapes of the compiled function"
                         : fmt::format("{} compiled functions together", functions_.size()),
-                  plan::enough(least), least),
-      least);
+                  plan::enough(smallest), smallest),
+      smallest);
 }
 
 }  // namespace ebb::exec

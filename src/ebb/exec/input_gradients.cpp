@@ -8,6 +8,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/compile.hpp"
+#include "ebb/exec/input_specs.hpp"
 #include "ebb/plan/rows.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/tensor/npy.hpp"
@@ -15,14 +16,10 @@
 namespace ebb {
 namespace {
 
+using exec::with_rows;
+
 // Activations that stay in the cache, and calls so long that waking threads for them does not count.
 constexpr std::int64_t kFirstRows = 4096;
-
-Spec with_rows(const Spec& spec, std::int64_t rows) {
-  std::vector<std::int64_t> dims(spec.shape.begin(), spec.shape.end());
-  dims[0] = rows;
-  return {Shape(dims), spec.dtype};
-}
 
 // Of the memory beside input and output: all that is left to the process, where it is automatic.
 std::uint64_t limit_of(const Memory& memory, std::uint64_t output) {

@@ -1,8 +1,8 @@
-// d output / d input for any number of rows, in chunks that fit a budget. No gradients of
-// parameters are made, and no more than a chunk's activations are held.
+// d output / d input for any number of examples, in chunks that fit a budget. No gradients of parameters are
+// made, and no more than one chunk's activations are held.
 //
-//   Tensor saliency = input_gradients([&](const Tensor& x) { return model(x); }, x, {.memory =
-//   64_MiB}); input_gradients(score, "rows.npy", "gradients.npy");
+//   Tensor saliency = input_gradients([&](const Tensor& x) { return model(x); }, x, {.memory = 64_MiB});
+//   input_gradients(score, "examples.npy", "gradients.npy");   // from file to file
 #pragma once
 
 #include <functional>
@@ -25,8 +25,7 @@ using RowFunction = std::function<Tensor(const Tensor& rows)>;
 Tensor input_gradients(const RowFunction& fn, const Tensor& x,
                        const InputGradientOptions& options = {});
 
-// From an .npy file of f32 or f64 to another one of the same shape, read and written chunk by
-// chunk.
+// From an .npy file of f32 or f64 to another one of the same shape, read and written chunk by chunk.
 void input_gradients(const RowFunction& fn, const std::string& from, const std::string& to,
                      const InputGradientOptions& options = {});
 

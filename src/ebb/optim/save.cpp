@@ -9,6 +9,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/kernels/checksum.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/tracer.hpp"

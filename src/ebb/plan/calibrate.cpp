@@ -9,6 +9,7 @@
 
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/attention.hpp"
 #include "ebb/ops/binary.hpp"
@@ -90,7 +91,7 @@ Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 
   for (const Spec& s : in) bytes += up(s.bytes());
   for (std::size_t o = 0; o < out.size(); ++o)
     if (taken(o) == in.size()) bytes += up(out[o].bytes());
-  const memory::Planning plans;  // in whichever thread
+  const memory::Unguarded plans;  // in whichever thread
   memory::Buffer held(bytes, "machine", Category::workspace);
   auto* at = reinterpret_cast<std::byte*>(up(reinterpret_cast<std::uintptr_t>(held.data())));
   std::vector<ops::In> ins;

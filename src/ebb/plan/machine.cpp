@@ -23,6 +23,7 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/kernels/checksum.hpp"
 #include "ebb/kernels/gemm.hpp"
 
@@ -107,7 +108,7 @@ bool measure_disk(const std::string& directory, Disk& disk) {
   constexpr double kLongest = 0.1, kAlone = 0.03;  // seconds for each way, and without a file
   File file = File::temporary(directory, true);
   if (!file.direct() || file.in_memory()) return false;
-  const memory::Planning plans;
+  const memory::Unguarded plans;
   memory::Buffer held(kPiece + File::kDirectAlignment, "spill speed", Category::workspace);
   std::fill_n(held.data(), held.size(), std::byte{1});
   const auto past = reinterpret_cast<std::uintptr_t>(held.data()) % File::kDirectAlignment;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "ebb/base/memory.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {

@@ -1,5 +1,5 @@
-// Variables whose bytes live in the spill file between their uses. They stay readable there for as
-// long as anybody holds them, also when the executor is gone.
+// Variables whose bytes live in a spill file between their uses, beside the activations that a plan spills.
+// They stay readable there for as long as anybody holds them, also when the executor is gone.
 #pragma once
 
 #include <map>
@@ -7,30 +7,29 @@
 #include <span>
 #include <vector>
 
-#include "ebb/exec/spill.hpp"
+#include "ebb/exec/spill_file.hpp"
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb::exec {
 
-class Store final : public Variable::Backing, public std::enable_shared_from_this<Store> {
+class SpilledVariables final : public Variable::Backing, public std::enable_shared_from_this<SpilledVariables> {
  public:
   // Slots 0 … of the file are the variables', the rest the activations'.
-  Store(const SpillOptions& options, std::vector<Variable> variables,
+  SpilledVariables(const SpillOptions& options, std::vector<Variable> variables,
         std::span<const std::uint64_t> activation_bytes);
 
   static std::vector<SpillSlot> slots(std::span<const Variable> variables,
                                       std::span<const std::uint64_t> activation_bytes);
 
-  // What has a value goes into the file, chunk by chunk; variables are given to this store. The file
+  // What has a value goes into the file, chunk by chunk; this backs the variables from then on. The file
   // makes what they begin with when it is read: gigabytes of it need not be written first.
   void fill();
-  // Before a step: what the program has written since goes to the file, and what another store
-  // keeps by now, such as that of a plan for another shape, is taken over.
-  // `through`: memory that it may use for that.
+  // Before a step: what the program has written since goes to the file, and what another file keeps by
+  // now, such as that of a plan for another shape, is taken over. `through`: memory to use for that.
   void refresh(std::span<std::byte> through);
-  // After the last step: variables hold this store, which holds them no longer and ends with them.
+  // After the last step: variables hold this, which holds them no longer and ends with them.
   void let_go() { variables_.clear(); }
-  Spill& file() { return *file_; }
+  SpillFile& file() { return *file_; }
   int slot_of(const Variable& variable) const { return slots_.at(variable.id()); }
   int activation_slot(int index) const { return static_cast<int>(slots_.size()) + index; }
   const std::vector<Variable>& variables() const { return variables_; }
@@ -45,8 +44,8 @@ class Store final : public Variable::Backing, public std::enable_shared_from_thi
  private:
   std::vector<Variable> variables_;
   std::map<std::uint64_t, int> slots_;  // by a variable's id
-  std::vector<bool> dirty_;  // of a variable in memory: the file does not have it yet
-  std::unique_ptr<Spill> file_;
+  std::vector<bool> dirty_;             // of a variable in memory: the file does not have it yet
+  std::unique_ptr<SpillFile> file_;
 };
 
 }  // namespace ebb::exec

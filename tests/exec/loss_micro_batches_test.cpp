@@ -1,4 +1,4 @@
-// The loss of a step in parts is that of the whole batch, to the bit; so is an evaluation's.
+// The loss of a step in micro-batches is that of the whole batch, to the bit; so is an evaluation's.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -126,7 +126,7 @@ void expect_same(const Told& a, const Told& b) {
   EXPECT_EQ(a.weights, b.weights);
 }
 
-TEST(LossParts, AnyPartsGiveTheLossOfTheWhole) {
+TEST(LossOfMicroBatches, AnyPartsGiveTheLossOfTheWhole) {
   const unsigned seed = std::random_device{}();
   std::mt19937 draw(seed);
   for (const Named& l : kLosses)
@@ -143,7 +143,7 @@ TEST(LossParts, AnyPartsGiveTheLossOfTheWhole) {
 }
 
 // A ragged batch runs in the plan of a full one, and counts its own rows.
-TEST(LossParts, ASmallerBatchHasTheLossOfItsOwnRows) {
+TEST(LossOfMicroBatches, ASmallerBatchHasTheLossOfItsOwnRows) {
   for (const Named& l : kLosses)
     for (const bool train : {true, false}) {
       const Told whole = told(l.loss, train, 0, true);
@@ -156,7 +156,7 @@ TEST(LossParts, ASmallerBatchHasTheLossOfItsOwnRows) {
 }
 
 // What is made of several sums, which each go on by themselves.
-TEST(LossParts, AnythingMadeOfThemIsThatOfTheWhole) {
+TEST(LossOfMicroBatches, AnythingMadeOfThemIsThatOfTheWhole) {
   const unsigned seed = std::random_device{}();
   std::mt19937 draw(seed);
   for (int trial = 0; trial < 25; ++trial) {
@@ -206,7 +206,7 @@ TEST(LossParts, AnythingMadeOfThemIsThatOfTheWhole) {
 }
 
 // An evaluation needs no more than training, whose parts it can have as well.
-TEST(LossParts, AnEvaluationFitsWhereTrainingDoes) {
+TEST(LossOfMicroBatches, AnEvaluationFitsWhereTrainingDoes) {
   const std::int64_t rows = 4096;
   nn::Dense up(nn::Init(1) / "up", 256, 512), head(nn::Init(1) / "head", 512, 256);
   optim::Sgd sgd({up.weight, up.bias, head.weight, head.bias});

@@ -1,4 +1,4 @@
-#include "ebb/exec/stream.hpp"
+#include "ebb/exec/streamed_update.hpp"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ std::uint64_t turn(std::int64_t piece) { return static_cast<std::uint64_t>(piece
 
 }  // namespace
 
-Stream::Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
+StreamedUpdate::StreamedUpdate(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
                ops::Ins in, ops::Outs out)
     : op_(call.op),
       cut_from_(stream.cut_from),
@@ -37,11 +37,11 @@ Stream::Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std
   for (std::size_t i = 0; i < out_.size(); ++i) out_[i].spec = &out_specs_[i];
 }
 
-std::uint64_t Stream::unit(const Spec& spec) const {
+std::uint64_t StreamedUpdate::unit(const Spec& spec) const {
   return whole_rows_ ? spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]) : size_of(spec.dtype);
 }
 
-void Stream::shape(Spec& spec, std::int64_t units) const {
+void StreamedUpdate::shape(Spec& spec, std::int64_t units) const {
   if (!whole_rows_) {
     spec.shape = Shape{units};
     return;
@@ -52,16 +52,16 @@ void Stream::shape(Spec& spec, std::int64_t units) const {
   spec.shape = Shape(std::span(dims, static_cast<std::size_t>(spec.rank())));
 }
 
-std::int64_t Stream::size(std::int64_t piece) const {
+std::int64_t StreamedUpdate::size(std::int64_t piece) const {
   return std::min(piece_, units_ - piece * piece_);
 }
 
-std::span<std::byte> Stream::place(const Array& a, std::int64_t piece, std::byte* memory) const {
+std::span<std::byte> StreamedUpdate::place(const Array& a, std::int64_t piece, std::byte* memory) const {
   return {memory + a.offset + turn(piece) * a.place,
           static_cast<std::uint64_t>(size(piece)) * a.unit};
 }
 
-void Stream::fetch(Spill& file, std::int64_t piece, std::byte* memory) {
+void StreamedUpdate::fetch(SpillFile& file, std::int64_t piece, std::byte* memory) {
   for (Array& a : arrays_) {
     file.wait(a.writes[turn(piece)]);  // of the piece that was there before
     a.reads[turn(piece)] = file.read(a.slot, static_cast<std::uint64_t>(piece * piece_) * a.unit,
@@ -69,7 +69,7 @@ void Stream::fetch(Spill& file, std::int64_t piece, std::byte* memory) {
   }
 }
 
-void Stream::cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memory) {
+void StreamedUpdate::cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memory) {
   const auto first = static_cast<std::uint64_t>(piece * piece_);
   for (std::size_t i = 0; i < in.size(); ++i) in_[i].data = in[i].data;
   for (std::size_t i = cut_from_; i < in.size(); ++i) {
@@ -83,13 +83,13 @@ void Stream::cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memo
   for (const Array& a : arrays_) in_[a.in].data = out_[a.out].data = place(a, piece, memory).data();
 }
 
-void Stream::begin(Spill& file, std::span<std::byte> memory) {
-  for (Array& a : arrays_) std::fill(std::begin(a.writes), std::end(a.writes), Spill::Ticket{});
+void StreamedUpdate::begin(SpillFile& file, std::span<std::byte> memory) {
+  for (Array& a : arrays_) std::fill(std::begin(a.writes), std::end(a.writes), SpillFile::Ticket{});
   fetch(file, 0, memory.data());
   for (const Array& a : arrays_) file.wait(a.reads[0]);
 }
 
-void Stream::run(Spill& file, ops::Ins in, ops::Outs out, std::span<std::byte> memory) {
+void StreamedUpdate::run(SpillFile& file, ops::Ins in, ops::Outs out, std::span<std::byte> memory) {
   for (std::int64_t piece = 0; piece * piece_ < units_; ++piece) {
     if ((piece + 1) * piece_ < units_) fetch(file, piece + 1, memory.data());
     for (const Array& a : arrays_) file.wait(a.reads[turn(piece)]);
@@ -102,7 +102,7 @@ void Stream::run(Spill& file, ops::Ins in, ops::Outs out, std::span<std::byte> m
                      place(a, piece, memory.data()));
   }
   for (const Array& a : arrays_)
-    for (const Spill::Ticket ticket : a.writes) file.wait(ticket);
+    for (const SpillFile::Ticket ticket : a.writes) file.wait(ticket);
 }
 
 }  // namespace ebb::exec

@@ -1,4 +1,4 @@
-#include "ebb/exec/spill.hpp"
+#include "ebb/exec/spill_file.hpp"
 
 #include <fmt/format.h>
 
@@ -12,19 +12,19 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
-#include "ebb/exec/spill_store.hpp"
+#include "ebb/exec/spill_content.hpp"
 
 namespace ebb::exec {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kGranule = SpillStore::kGranule;
+constexpr std::uint64_t kGranule = SpillContent::kGranule;
 constexpr std::uint64_t kMostPiece = 4 << 20;      // bytes of one request, direct
 constexpr std::uint64_t kBufferedPiece = 1 << 20;  // and through the page cache: dirty for a while
 constexpr std::uint64_t kLeastPiece = 1 << 20;     // below this two requests gain nothing
 
-struct Transfer : SpillPart {
+struct Transfer : SpillRange {
   std::uint64_t number = 0;            // 0: never used
   std::uint64_t piece = 0, given = 0;  // bytes of a piece; up to which byte pieces are given out
   int moving = 0;                      // pieces being moved
@@ -41,11 +41,11 @@ double since(Clock::time_point start) {
 
 }  // namespace
 
-struct Spill::State {
+struct SpillFile::State {
   State(const SpillOptions& options, std::span<const SpillSlot> slots);
   ~State();
 
-  Ticket submit(const SpillPart& part);
+  Ticket submit(const SpillRange& range);
   void wait(std::uint64_t number);
   void drain(std::unique_lock<std::mutex>& hold);
   Transfer* next();
@@ -53,12 +53,12 @@ struct Spill::State {
   void stop_threads();
   Transfer& at(std::uint64_t number) { return ring[number % static_cast<std::uint64_t>(tickets)]; }
 
-  SpillStore store;
+  SpillContent content;
   int tickets, thread_count;
   memory::Buffer ring_memory;
   Transfer* ring = nullptr;
 
-  mutable std::mutex lock;  // over all below, the ring, and the store but for pieces being moved
+  mutable std::mutex lock;  // over all below, the ring, and the content but for pieces being moved
   std::condition_variable work_there, something_done;
   std::uint64_t submitted = 0;   // number of the newest transfer
   std::uint64_t unfinished = 1;  // number of the oldest that may not be done
@@ -66,11 +66,11 @@ struct Spill::State {
   bool stop = false;
   Clock::time_point busy_since;
   SpillStats stats;
-  std::array<std::thread, SpillStore::kMostThreads> threads;
+  std::array<std::thread, SpillContent::kMostThreads> threads;
 };
 
-Spill::State::State(const SpillOptions& options, std::span<const SpillSlot> slots)
-    : store(options, slots), tickets(options.tickets), thread_count(options.threads) {
+SpillFile::State::State(const SpillOptions& options, std::span<const SpillSlot> slots)
+    : content(options, slots), tickets(options.tickets), thread_count(options.threads) {
   if (tickets < 1) throw Error(fmt::format("spill: {} tickets; expected 1 or more", tickets));
   const auto count = static_cast<std::size_t>(tickets);
   ring_memory = memory::Buffer(count * sizeof(Transfer), "spill tickets", Category::workspace);
@@ -85,12 +85,12 @@ Spill::State::State(const SpillOptions& options, std::span<const SpillSlot> slot
   }
 }
 
-Spill::State::~State() {
+SpillFile::State::~State() {
   stop_threads();
   for (int i = 0; i < tickets; ++i) ring[i].~Transfer();
 }
 
-void Spill::State::stop_threads() {
+void SpillFile::State::stop_threads() {
   {
     std::lock_guard hold(lock);
     stop = true;
@@ -100,8 +100,8 @@ void Spill::State::stop_threads() {
     if (t.joinable()) t.join();
 }
 
-Spill::Ticket Spill::State::submit(const SpillPart& part) {
-  store.check_part(part.slot, part.offset, part.bytes);
+SpillFile::Ticket SpillFile::State::submit(const SpillRange& range) {
+  content.check_range(range.slot, range.offset, range.bytes);
   std::unique_lock hold(lock);
   Transfer& t = at(submitted + 1);
   if (!t.done()) {
@@ -113,28 +113,28 @@ Spill::Ticket Spill::State::submit(const SpillPart& part) {
     t.failed = false;
     throw FileError(t.error);
   }
-  static_cast<SpillPart&>(t) = part;
+  static_cast<SpillRange&>(t) = range;
   t.number = ++submitted;
   t.given = 0;
   // A place is used again only when it is done, and so is all that is older.
   const auto size = static_cast<std::uint64_t>(tickets);
   if (submitted >= size) unfinished = std::max(unfinished, submitted - size + 1);
-  const std::uint64_t most = store.file().direct() ? kMostPiece : kBufferedPiece;
-  const std::uint64_t even = part.bytes / static_cast<std::uint64_t>(thread_count);
+  const std::uint64_t most = content.file().direct() ? kMostPiece : kBufferedPiece;
+  const std::uint64_t even = range.bytes / static_cast<std::uint64_t>(thread_count);
   t.piece = std::clamp((even + kGranule - 1) / kGranule * kGranule, kLeastPiece, most);
-  if (part.bytes == 0 && part.replaces) {  // no thread will see it
+  if (range.bytes == 0 && range.replaces) {  // no thread will see it
     drain(hold);
-    store.begin_write(t);
+    content.begin_write(t);
   }
   const Ticket ticket{t.number};
   hold.unlock();
-  if (part.bytes) work_there.notify_all();
+  if (range.bytes) work_there.notify_all();
   return ticket;
 }
 
-void Spill::State::wait(std::uint64_t number) {
+void SpillFile::State::wait(std::uint64_t number) {
   std::unique_lock hold(lock);
-  if (number > submitted) throw Error("spill: this ticket is of another Spill");
+  if (number > submitted) throw Error("spill: this ticket is of another spill file");
   Transfer& t = at(number);
   if (number == 0 || t.number != number) return;
   if (!t.done()) {
@@ -147,7 +147,7 @@ void Spill::State::wait(std::uint64_t number) {
   throw FileError(t.error);
 }
 
-void Spill::State::drain(std::unique_lock<std::mutex>& hold) {
+void SpillFile::State::drain(std::unique_lock<std::mutex>& hold) {
   const auto start = Clock::now();
   something_done.wait(hold, [&] {
     for (int i = 0; i < tickets; ++i)
@@ -159,7 +159,7 @@ void Spill::State::drain(std::unique_lock<std::mutex>& hold) {
 
 // The transfer whose next piece may begin: the oldest that is not given out, if it shares nothing
 // with older ones still moving. Called with the lock held.
-Transfer* Spill::State::next() {
+Transfer* SpillFile::State::next() {
   while (unfinished <= submitted && at(unfinished).done()) ++unfinished;
   for (std::uint64_t n = unfinished; n <= submitted; ++n) {
     Transfer& t = at(n);
@@ -173,14 +173,14 @@ Transfer* Spill::State::next() {
   return nullptr;
 }
 
-void Spill::State::work(int thread) {
+void SpillFile::State::work(int thread) {
   std::unique_lock hold(lock);
   for (;;) {
     Transfer* t = nullptr;
     work_there.wait(hold, [&] { return stop || (t = next()) != nullptr; });
     if (stop) return;
     // Pieces end at granules, so that no two threads have the same one.
-    if (t->given == 0 && t->writes) store.begin_write(*t);
+    if (t->given == 0 && t->writes) content.begin_write(*t);
     const std::uint64_t begin = t->offset + t->given;
     const std::uint64_t end =
         std::min(t->offset + t->bytes, (begin / kGranule) * kGranule + t->piece);
@@ -191,7 +191,7 @@ void Spill::State::work(int thread) {
 
     std::string error;
     try {
-      store.move(*t, begin, end, thread);
+      content.move(*t, begin, end, thread);
     } catch (const std::exception& e) {
       error = e.what();
     }
@@ -207,48 +207,48 @@ void Spill::State::work(int thread) {
       t->given = t->bytes;  // the rest has no use
     }
     if (t->done()) {
-      if (t->failed && t->writes) store.mark_failed(*t);
+      if (t->failed && t->writes) content.mark_failed(*t);
       something_done.notify_all();
       work_there.notify_all();  // what had to stand behind it
     }
   }
 }
 
-Spill::Spill(const SpillOptions& options, std::span<const SpillSlot> slots)
+SpillFile::SpillFile(const SpillOptions& options, std::span<const SpillSlot> slots)
     : state_(std::make_unique<State>(options, slots)) {}
-Spill::~Spill() = default;
+SpillFile::~SpillFile() = default;
 
-std::uint64_t Spill::file_bytes(std::span<const SpillSlot> slots) {
-  return SpillStore::file_bytes(slots);
+std::uint64_t SpillFile::file_bytes(std::span<const SpillSlot> slots) {
+  return SpillContent::file_bytes(slots);
 }
-std::uint64_t Spill::memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots) {
-  return SpillStore::memory_bytes(options, slots) +
+std::uint64_t SpillFile::memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots) {
+  return SpillContent::memory_bytes(options, slots) +
          static_cast<std::uint64_t>(options.tickets) * sizeof(Transfer);
 }
 
-Spill::Ticket Spill::write(int slot, std::span<const std::byte> from) {
+SpillFile::Ticket SpillFile::write(int slot, std::span<const std::byte> from) {
   return state_->submit({slot, true, true, const_cast<std::byte*>(from.data()), 0, from.size()});
 }
-Spill::Ticket Spill::read(int slot, std::span<std::byte> to) {
+SpillFile::Ticket SpillFile::read(int slot, std::span<std::byte> to) {
   return state_->submit({slot, false, false, to.data(), 0, to.size()});
 }
-void Spill::wait(Ticket ticket) { state_->wait(ticket.number); }
+void SpillFile::wait(Ticket ticket) { state_->wait(ticket.number); }
 
-Spill::Ticket Spill::write(int slot, std::uint64_t offset, std::span<const std::byte> from) {
+SpillFile::Ticket SpillFile::write(int slot, std::uint64_t offset, std::span<const std::byte> from) {
   auto* const memory = const_cast<std::byte*>(from.data());
   return state_->submit({slot, true, false, memory, offset, from.size()});
 }
-Spill::Ticket Spill::read(int slot, std::uint64_t offset, std::span<std::byte> to) {
+SpillFile::Ticket SpillFile::read(int slot, std::uint64_t offset, std::span<std::byte> to) {
   return state_->submit({slot, false, false, to.data(), offset, to.size()});
 }
-void Spill::write_now(int slot, std::uint64_t offset, std::span<const std::byte> from) {
+void SpillFile::write_now(int slot, std::uint64_t offset, std::span<const std::byte> from) {
   wait(write(slot, offset, from));
 }
-void Spill::read_now(int slot, std::uint64_t offset, std::span<std::byte> to) {
+void SpillFile::read_now(int slot, std::uint64_t offset, std::span<std::byte> to) {
   wait(read(slot, offset, to));
 }
 
-void Spill::commit() {
+void SpillFile::commit() {
   std::unique_lock hold(state_->lock);
   state_->drain(hold);
   for (int i = 0; i < state_->tickets; ++i) {
@@ -257,26 +257,26 @@ void Spill::commit() {
     t.failed = false;
     throw FileError(t.error);
   }
-  state_->store.commit();
+  state_->content.commit();
 }
 
-void Spill::rollback() {
+void SpillFile::rollback() {
   std::unique_lock hold(state_->lock);
   state_->drain(hold);
   for (int i = 0; i < state_->tickets; ++i) state_->ring[i].failed = false;
-  state_->store.rollback();
+  state_->content.rollback();
 }
 
-SpillStats Spill::stats() const {
+SpillStats SpillFile::stats() const {
   std::lock_guard hold(state_->lock);
   return state_->stats;
 }
-const std::string& Spill::directory() const { return state_->store.directory(); }
-bool Spill::direct() const { return state_->store.file().direct(); }
-int Spill::descriptor() const { return state_->store.file().descriptor(); }
-std::uint64_t Spill::offset_of(int slot) const {
+const std::string& SpillFile::directory() const { return state_->content.directory(); }
+bool SpillFile::direct() const { return state_->content.file().direct(); }
+int SpillFile::descriptor() const { return state_->content.file().descriptor(); }
+std::uint64_t SpillFile::offset_of(int slot) const {
   std::lock_guard hold(state_->lock);
-  return state_->store.offset_of(slot);
+  return state_->content.offset_of(slot);
 }
 
 }  // namespace ebb::exec

@@ -1,5 +1,9 @@
-// The content of a spill file: where each slot lies, what it holds, and how it is moved and
-// checked. Spill adds the queue and the threads. Private to exec/.
+// What the slots of a spill file hold, and how it is moved and checked; SpillFile adds the queue and the
+// threads. Private to exec/.
+//
+// A slot is cut into granules of 256 KiB, each with a checksum that depends on its place, so that bytes that
+// were changed, exchanged or never written are found. Of a slot with two generations each granule has two
+// places: one that is committed, and one that a write goes to.
 //
 // Calls for different granules may run side by side; the caller keeps apart what meets.
 #pragma once
@@ -14,38 +18,38 @@
 
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
-#include "ebb/exec/spill.hpp"
+#include "ebb/exec/spill_file.hpp"
 
 namespace ebb::exec {
 
-// A part of a slot, and the memory it is moved from or to.
-struct SpillPart {
+// Some bytes of a slot, and the memory they are moved from or to.
+struct SpillRange {
   int slot = 0;
   bool writes = false;
   bool replaces = false;        // the slot is then to hold this and no more
   std::byte* memory = nullptr;  // only read, where it writes
   std::uint64_t offset = 0, bytes = 0;
 
-  bool meets(const SpillPart& other) const;  // shares memory, or granules of the file
+  bool meets(const SpillRange& other) const;  // shares memory, or granules of the file
 };
 
-class SpillStore {
+class SpillContent {
  public:
   static constexpr std::uint64_t kGranule = 256 << 10;  // bytes under one checksum
   static constexpr int kMostThreads = 2;
 
-  SpillStore(const SpillOptions& options, std::span<const SpillSlot> slots);
+  SpillContent(const SpillOptions& options, std::span<const SpillSlot> slots);
 
   static std::uint64_t file_bytes(std::span<const SpillSlot> slots);
   static std::uint64_t memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots);
 
-  void check_part(int slot, std::uint64_t offset, std::uint64_t bytes) const;  // lies in the slot
+  void check_range(int slot, std::uint64_t offset, std::uint64_t bytes) const;  // lies in the slot
 
   // A write is begun, moved in pieces [begin, end) of the slot that end at granules, and, where one
   // of them failed, marked: a write that fails leaves no mixture of old and new to be read.
-  void begin_write(const SpillPart& part);
-  void move(const SpillPart& part, std::uint64_t begin, std::uint64_t end, int thread);
-  void mark_failed(const SpillPart& part);
+  void begin_write(const SpillRange& range);
+  void move(const SpillRange& range, std::uint64_t begin, std::uint64_t end, int thread);
+  void mark_failed(const SpillRange& range);
 
   void commit();
   void rollback();
@@ -56,13 +60,13 @@ class SpillStore {
 
  private:
   // First: never written, it holds what the slot begins with.
-  enum class Content : std::uint32_t { none, whole, damaged, first };
+  enum class Status : std::uint32_t { none, whole, damaged, first };
 
   // What one generation of a granule holds.
   struct Granule {
     std::uint64_t checksum;
     std::uint32_t bytes;
-    Content content;
+    Status status;
   };
 
   // Which generation of a granule is committed, and whether the other one holds a newer content.
@@ -74,7 +78,7 @@ class SpillStore {
     std::uint64_t bytes, offset, area, granules;  // area: of a generation, in the file
     Granule* generation[2];                       // the same one twice where there is only one
     Turn* turns;                                  // none where there is only one
-    const InitialValue* first;                           // held by firsts_
+    const InitialValue* first;                    // held by firsts_
     std::uint64_t size;                           // of its elements
   };
 
@@ -85,18 +89,18 @@ class SpillStore {
   void lay_out(std::span<const SpillSlot> given, const Layout& layout);
   void probe_direct();
 
-  void write_run(const SpillPart& t, std::uint64_t first, std::uint64_t last);
-  void read_run(const SpillPart& t, std::uint64_t first, std::uint64_t last);
-  void write_part(const SpillPart& t, std::uint64_t g, std::uint64_t from, std::uint64_t to,
+  void write_run(const SpillRange& range, std::uint64_t first, std::uint64_t last);
+  void read_run(const SpillRange& range, std::uint64_t first, std::uint64_t last);
+  void write_part(const SpillRange& range, std::uint64_t g, std::uint64_t from, std::uint64_t to,
                   std::byte* buffer);
-  void read_part(const SpillPart& t, std::uint64_t g, std::uint64_t from, std::uint64_t to,
+  void read_part(const SpillRange& range, std::uint64_t g, std::uint64_t from, std::uint64_t to,
                  std::byte* buffer);
   void fetch(int slot, std::uint64_t g, std::byte* to);
   void put(std::uint64_t at, std::span<const std::byte> from);
   void get(int slot, std::uint64_t at, std::span<std::byte> to);
   void check(int slot, std::uint64_t g, const std::byte* content) const;
   static bool holds(const Granule& granule) {
-    return granule.content == Content::whole || granule.content == Content::first;
+    return granule.status == Status::whole || granule.status == Status::first;
   }
   const Granule& readable(int slot, std::uint64_t g, std::uint64_t to) const;
   std::uint64_t sum(int slot, int generation, std::uint64_t g, const std::byte* content,

@@ -1,20 +1,20 @@
-// The spill file: bytes that leave the process and come back, checked.
+// The spill file: bytes that leave the process and come back, checked. Transfers run in the background, in
+// the order in which they were asked for where they meet.
 //
-//   Spill spill({.directory = "/scratch"}, slots);
-//   Spill::Ticket out = spill.write(slot, saved);   // starts in the background
-//   …                                               // compute; `saved` stays as it is
-//   spill.wait(out);                                // now the memory may be used for something
-//   else
+//   SpillFile file({.directory = "/scratch"}, slots);
+//   SpillFile::Ticket out = file.write(slot, saved);   // begins now
+//   …                                                  // compute; `saved` stays as it is
+//   file.wait(out);                                    // from here on its memory may be used again
 //
-// A slot is a fixed place in the file. Its content is cut into granules, each with a checksum that
-// depends on its place; a read gives the bytes last written or an error, never anything else.
+// A slot is a fixed place in the file. A read gives the bytes that were last written there, or an error;
+// never anything else (spill_content.hpp).
 //
-// A slot with two generations keeps what was committed while it is written: writes go beside it,
-// reads give what was written last, commit() makes that the content, rollback() forgets it.
+// A slot with two generations keeps what was committed while it is written: writes go beside it, reads give
+// what was written last, commit() makes that the content, rollback() forgets it.
 //
-// The file has no name and mode 0600: it is gone when the process is. Transfers go past the page
-// cache, or are written back and dropped piece by piece, so no memory outside the Ledger is used.
-// Nothing is allocated after construction, but for the text of an error.
+// The file has no name and mode 0600: it is gone when the process is. Transfers go past the page cache, or
+// are written back and dropped piece by piece, so that no memory outside the Ledger is used. Nothing is
+// allocated after construction, but for the text of an error.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,9 @@ namespace ebb::exec {
 struct SpillSlot {
   std::uint64_t bytes = 0;
   bool two_generations = false;
-  // What it holds until it is written, so that no first values need to be: null is nothing. The
-  // elements are of `size` bytes.
-  std::shared_ptr<const InitialValue> first = {};  // one that lasts
+  // What it holds until it is written, made when it is read: null is nothing. Its elements are of `size`
+  // bytes.
+  std::shared_ptr<const InitialValue> first = {};
   std::uint64_t size = 4;
 };
 
@@ -55,19 +55,19 @@ struct SpillStats {
 };
 
 // To be called from one thread.
-class Spill {
+class SpillFile {
  public:
   struct Ticket {
     std::uint64_t number = 0;  // 0: nothing to wait for
   };
 
   // Makes the file and reserves its room, so that a disk without enough is found here.
-  Spill(const SpillOptions& options, std::span<const SpillSlot> slots);
-  ~Spill();  // waits for the piece being moved and drops what has not begun
-  Spill(const Spill&) = delete;
-  Spill& operator=(const Spill&) = delete;
+  SpillFile(const SpillOptions& options, std::span<const SpillSlot> slots);
+  ~SpillFile();  // waits for the piece being moved and drops what has not begun
+  SpillFile(const SpillFile&) = delete;
+  SpillFile& operator=(const SpillFile&) = delete;
 
-  // Room in the file and in memory (from the memory seam) for such a Spill.
+  // Room in the file and in memory (from the memory seam) for such a SpillFile.
   static std::uint64_t file_bytes(std::span<const SpillSlot> slots);
   static std::uint64_t memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots);
 
@@ -78,7 +78,7 @@ class Spill {
   Ticket read(int slot, std::span<std::byte> to);           // the slot's first bytes
   void wait(Ticket ticket);  // throws that transfer's FileError, once
 
-  // Parts of a slot, at any offset; the rest of it stays as it is.
+  // Some bytes of a slot, at any offset; the rest of it stays as it is.
   Ticket write(int slot, std::uint64_t offset, std::span<const std::byte> from);
   Ticket read(int slot, std::uint64_t offset, std::span<std::byte> to);
   void write_now(int slot, std::uint64_t offset, std::span<const std::byte> from);
@@ -94,8 +94,7 @@ class Spill {
   const std::string& directory() const;
   bool direct() const;  // past the page cache
   int descriptor() const;
-  std::uint64_t offset_of(
-      int slot) const;  // in the file, of the slot's first byte as read gives it
+  std::uint64_t offset_of(int slot) const;  // in the file, of the slot's first byte as read gives it
 
  private:
   struct State;

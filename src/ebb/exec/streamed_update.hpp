@@ -8,22 +8,22 @@
 #include <span>
 #include <vector>
 
-#include "ebb/exec/spill.hpp"
+#include "ebb/exec/spill_file.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/plan/lower.hpp"
 
 namespace ebb::exec {
 
-class Stream {
+class StreamedUpdate {
  public:
   // `slots`: of each array of the plan's stream, in the file.
-  Stream(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
+  StreamedUpdate(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
          ops::Ins in, ops::Outs out);
 
   // The first piece is read: what fails here has changed nothing.
-  void begin(Spill& file, std::span<std::byte> memory);
+  void begin(SpillFile& file, std::span<std::byte> memory);
   // `in` and `out` are the whole arrays, but for those of the file. Nothing is allocated.
-  void run(Spill& file, ops::Ins in, ops::Outs out, std::span<std::byte> memory);
+  void run(SpillFile& file, ops::Ins in, ops::Outs out, std::span<std::byte> memory);
 
  private:
   struct Array {
@@ -31,13 +31,13 @@ class Stream {
     int slot;
     std::uint64_t unit;           // bytes
     std::uint64_t offset, place;  // of its pieces in memory, and from one to the next
-    Spill::Ticket reads[plan::kPiecesAtOnce], writes[plan::kPiecesAtOnce];
+    SpillFile::Ticket reads[plan::kPiecesAtOnce], writes[plan::kPiecesAtOnce];
   };
   std::int64_t size(std::int64_t piece) const;
   std::uint64_t unit(const Spec& spec) const;  // bytes of an element, or of a row
   void shape(Spec& spec, std::int64_t units) const;
   std::span<std::byte> place(const Array& a, std::int64_t piece, std::byte* memory) const;
-  void fetch(Spill& file, std::int64_t piece, std::byte* memory);
+  void fetch(SpillFile& file, std::int64_t piece, std::byte* memory);
   void cut(std::int64_t piece, ops::Ins in, ops::Outs out, std::byte* memory);
 
   ops::AnyOp op_;

@@ -1,4 +1,4 @@
-// Batches in parts of any size, the last one ragged, and what may be split under which label.
+// Batches in micro-batches of any size, the last one ragged, and what may be split under which label.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,7 +85,7 @@ std::vector<float> stepped(const CompileOptions* options, plan::Plan* plan = nul
   return out;
 }
 
-TEST(Parts, RaggedOnesGiveTheGradientOfTheWhole) {
+TEST(MicroBatches, RaggedOnesGiveTheGradientOfTheWhole) {
   const auto net = stepped<Net>(nullptr), tied = stepped<Tied>(nullptr);
   const unsigned seed = std::random_device{}();
   std::mt19937 draw(seed);
@@ -113,7 +113,7 @@ bool splits(const plan::Plan& plan) {
   return any;
 }
 
-TEST(Parts, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
+TEST(MicroBatches, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
   const CompileOptions bits{.allow = Allow::same_bits}, gradient{};
   plan::Plan plan;
   stepped<Net>(&bits, &plan);
@@ -134,7 +134,7 @@ TEST(Parts, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
 }
 
 // The gradient of a sum starts from a constant, broadcast to the rows of the part.
-TEST(Parts, ABroadcastOfConstantsHasTheRowsOfThePart) {
+TEST(MicroBatches, ABroadcastOfConstantsHasTheRowsOfThePart) {
   const auto trained = [](std::int64_t rows_of_all, const CompileOptions* options,
                           plan::Plan* plan) {
     nn::Dense dense(nn::Init(1), 16, 40);

@@ -46,9 +46,9 @@ std::vector<std::byte> bytes(const Variable& v) {
 
 std::vector<std::byte> raw(const Tensor& t) { return {t.raw(), t.raw() + t.spec().bytes()}; }
 
-class Kept : public testing::Test {
+class SpilledVariablesTest : public testing::Test {
  protected:
-  Kept() {
+  SpilledVariablesTest() {
     std::string name = "/var/tmp/ebb-kept-XXXXXX";
     folder_ = ::mkdtemp(name.data());
     const CompileOptions loose{.recompute = false, .split = false};
@@ -61,7 +61,7 @@ class Kept : public testing::Test {
     for (const Variable& v : adam_.state())
       if (!v.in_memory() && v.spec().bytes() > (1 << 20)) kept_.push_back(v);
   }
-  ~Kept() override {
+  ~SpilledVariablesTest() override {
     file_faults::clear();
     std::filesystem::remove_all(folder_);
   }
@@ -81,7 +81,7 @@ class Kept : public testing::Test {
   std::vector<Variable> kept_;
 };
 
-TEST_F(Kept, SavingAndLoadingTakesAMebibyte) {
+TEST_F(SpilledVariablesTest, SavingAndLoadingTakesAMebibyte) {
   ASSERT_FALSE(kept_.empty());
   const auto path = [&](std::size_t i) { return folder_ + "/" + std::to_string(i) + ".npy"; };
   std::vector<std::vector<std::byte>> saved;
@@ -102,7 +102,7 @@ TEST_F(Kept, SavingAndLoadingTakesAMebibyte) {
   }
 }
 
-TEST_F(Kept, AnAssignedValueGoesToTheFile) {
+TEST_F(SpilledVariablesTest, AnAssignedValueGoesToTheFile) {
   ASSERT_FALSE(kept_.empty());
   Variable v = kept_[0];
   v.value();  // in memory for now
@@ -116,7 +116,7 @@ TEST_F(Kept, AnAssignedValueGoesToTheFile) {
   EXPECT_EQ(raw(v.value()), raw(next));
 }
 
-TEST_F(Kept, APieceIsWrittenByItself) {
+TEST_F(SpilledVariablesTest, APieceIsWrittenByItself) {
   ASSERT_FALSE(kept_.empty());
   Variable v = kept_[0];
   std::vector<std::byte> expected = bytes(v);
@@ -134,7 +134,7 @@ TEST_F(Kept, APieceIsWrittenByItself) {
   EXPECT_THROW(v.write(piece, v.spec().bytes() - 1), Error);
 }
 
-TEST_F(Kept, AFailedWriteLeavesTheOldValue) {
+TEST_F(SpilledVariablesTest, AFailedWriteLeavesTheOldValue) {
   ASSERT_FALSE(kept_.empty());
   Variable v = kept_[0];
   const std::vector<std::byte> before = bytes(v);
@@ -163,7 +163,7 @@ TEST_F(Kept, AFailedWriteLeavesTheOldValue) {
   (*step_)(batch_);
 }
 
-TEST_F(Kept, ARunIsSavedAndLoadedInPieces) {
+TEST_F(SpilledVariablesTest, ARunIsSavedAndLoadedInPieces) {
   ASSERT_FALSE(kept_.empty());
   const std::string path = folder_ + "/run.safetensors";
   const auto all = [&] {

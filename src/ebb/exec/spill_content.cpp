@@ -1,4 +1,4 @@
-#include "ebb/exec/spill_store.hpp"
+#include "ebb/exec/spill_content.hpp"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ constexpr std::uint64_t up(std::uint64_t n, std::uint64_t unit) {
   return n / unit * unit + (n % unit ? unit : 0);
 }
 std::uint64_t granules(std::uint64_t bytes) {
-  return up(bytes, SpillStore::kGranule) / SpillStore::kGranule;
+  return up(bytes, SpillContent::kGranule) / SpillContent::kGranule;
 }
 
 template <class F>
@@ -36,16 +36,16 @@ std::string spill_directory(const std::string& asked) {
   return asked.empty() ? temporary_folder() : asked;
 }
 
-bool SpillPart::meets(const SpillPart& o) const {
+bool SpillRange::meets(const SpillRange& o) const {
   if (memory < o.memory + o.bytes && o.memory < memory + bytes) return true;
   if (slot != o.slot) return false;
-  constexpr std::uint64_t kUnit = SpillStore::kGranule;
+  constexpr std::uint64_t kUnit = SpillContent::kGranule;
   return replaces || o.replaces ||
          (offset / kUnit < granules(o.offset + o.bytes) &&
           o.offset / kUnit < granules(offset + bytes));
 }
 
-SpillStore::Layout SpillStore::layout_of(std::span<const SpillSlot> slots) {
+SpillContent::Layout SpillContent::layout_of(std::span<const SpillSlot> slots) {
   Layout all;
   std::uint64_t most = 0;
   for (const SpillSlot& s : slots) {
@@ -63,17 +63,17 @@ SpillStore::Layout SpillStore::layout_of(std::span<const SpillSlot> slots) {
   return all;
 }
 
-std::uint64_t SpillStore::file_bytes(std::span<const SpillSlot> slots) {
+std::uint64_t SpillContent::file_bytes(std::span<const SpillSlot> slots) {
   return layout_of(slots).file;
 }
 
-std::uint64_t SpillStore::memory_bytes(const SpillOptions& options,
+std::uint64_t SpillContent::memory_bytes(const SpillOptions& options,
                                        std::span<const SpillSlot> slots) {
   const Layout layout = layout_of(slots);
   return layout.tables + layout.bounce * static_cast<std::uint64_t>(options.threads) + kPage;
 }
 
-SpillStore::SpillStore(const SpillOptions& options, std::span<const SpillSlot> given)
+SpillContent::SpillContent(const SpillOptions& options, std::span<const SpillSlot> given)
     : directory_(spill_directory(options.directory)), slot_count_(static_cast<int>(given.size())) {
   if (options.threads < 1 || options.threads > kMostThreads)
     throw Error(fmt::format("spill: {} threads; expected 1 or 2", options.threads));
@@ -103,7 +103,7 @@ SpillStore::SpillStore(const SpillOptions& options, std::span<const SpillSlot> g
   if (layout.file) named([&] { probe_direct(); });
 }
 
-void SpillStore::lay_out(std::span<const SpillSlot> given, const Layout& layout) {
+void SpillContent::lay_out(std::span<const SpillSlot> given, const Layout& layout) {
   // In the order of their alignment.
   std::byte* at = tables_.data();
   const auto take = [&]<class T>(T*& array, std::uint64_t count) {
@@ -127,7 +127,7 @@ void SpillStore::lay_out(std::span<const SpillSlot> given, const Layout& layout)
     if (first) firsts_.push_back(given[i].first);
     for (std::uint64_t g = 0; first && g < count; ++g)
       free_granules[g] = {0, static_cast<std::uint32_t>(std::min(kGranule, bytes - g * kGranule)),
-                          Content::first};
+                          Status::first};
     free_granules += two ? 2 * count : count;
     free_turns += two ? count : 0;
     offset += two ? 2 * area : area;
@@ -135,7 +135,7 @@ void SpillStore::lay_out(std::span<const SpillSlot> given, const Layout& layout)
 }
 
 // Some file systems take the flag and refuse the transfer.
-void SpillStore::probe_direct() {
+void SpillContent::probe_direct() {
   const std::span<std::byte> page(bounce_[0], kPage);
   if (file_.direct()) {
     try {
@@ -149,7 +149,7 @@ void SpillStore::probe_direct() {
   file_.set_direct(false);
 }
 
-void SpillStore::check_part(int slot, std::uint64_t offset, std::uint64_t bytes) const {
+void SpillContent::check_range(int slot, std::uint64_t offset, std::uint64_t bytes) const {
   if (slot < 0 || slot >= slot_count_)
     throw Error(
         fmt::format("spill: there is no slot {}; slots are 0 to {}", slot, slot_count_ - 1));
@@ -161,40 +161,40 @@ void SpillStore::check_part(int slot, std::uint64_t offset, std::uint64_t bytes)
 
 // Until it is done, what it writes is damaged: a write that fails leaves no mixture of old and new
 // behind. Parts are marked when their granule is written, since they need its old content.
-void SpillStore::begin_write(const SpillPart& t) {
-  const Slot& s = slots_[t.slot];
-  for (std::uint64_t g = 0; t.replaces && g < s.granules; ++g) {
-    const bool behind = g >= granules(t.bytes);
-    s.generation[target(s, g)][g] = {0, 0, behind ? Content::none : Content::damaged};
+void SpillContent::begin_write(const SpillRange& range) {
+  const Slot& s = slots_[range.slot];
+  for (std::uint64_t g = 0; range.replaces && g < s.granules; ++g) {
+    const bool behind = g >= granules(range.bytes);
+    s.generation[target(s, g)][g] = {0, 0, behind ? Status::none : Status::damaged};
     if (s.turns) s.turns[g].pending = 1;
   }
 }
 
 // Called with the lock held, when no piece of it is being moved.
-void SpillStore::mark_failed(const SpillPart& t) {
-  const Slot& s = slots_[t.slot];
-  for (std::uint64_t g = t.offset / kGranule; g < granules(t.offset + t.bytes); ++g) {
-    s.generation[target(s, g)][g].content = Content::damaged;
+void SpillContent::mark_failed(const SpillRange& range) {
+  const Slot& s = slots_[range.slot];
+  for (std::uint64_t g = range.offset / kGranule; g < granules(range.offset + range.bytes); ++g) {
+    s.generation[target(s, g)][g].status = Status::damaged;
     if (s.turns) s.turns[g].pending = 1;
   }
 }
 
 // Runs of whole granules of one generation are moved as they lie; all else granule by granule
 // through the buffer.
-void SpillStore::move(const SpillPart& t, std::uint64_t begin, std::uint64_t end, int thread) {
+void SpillContent::move(const SpillRange& range, std::uint64_t begin, std::uint64_t end, int thread) {
   std::byte* const buffer = bounce_[static_cast<std::size_t>(thread)];
-  const Slot& s = slots_[t.slot];
+  const Slot& s = slots_[range.slot];
   const bool as_it_lies =
-      !file_.direct() || (reinterpret_cast<std::uintptr_t>(t.memory) - t.offset) % kPage == 0;
+      !file_.direct() || (reinterpret_cast<std::uintptr_t>(range.memory) - range.offset) % kPage == 0;
   const auto straight = [&](std::uint64_t g) {
     const std::uint64_t from = g * kGranule, to = std::min(from + kGranule, end);
     if (!as_it_lies || from < begin || (to - from) % kPage) return false;
-    if (t.writes)  // all of it, or all that the slot is to hold
-      return to == from + kGranule || t.replaces || to == s.bytes;
+    if (range.writes)  // all of it, or all that the slot is to hold
+      return to == from + kGranule || range.replaces || to == s.bytes;
     const Granule& granule = s.generation[newest(s, g)][g];
-    return granule.bytes == to - from && granule.content != Content::first;
+    return granule.bytes == to - from && granule.status != Status::first;
   };
-  const auto generation = [&](std::uint64_t g) { return t.writes ? target(s, g) : newest(s, g); };
+  const auto generation = [&](std::uint64_t g) { return range.writes ? target(s, g) : newest(s, g); };
   const std::uint64_t last = granules(end);
   for (std::uint64_t g = begin / kGranule; g < last;) {
     std::uint64_t run = g;
@@ -202,88 +202,88 @@ void SpillStore::move(const SpillPart& t, std::uint64_t begin, std::uint64_t end
     const std::uint64_t from = std::max(begin, g * kGranule);
     const std::uint64_t to = std::min(end, std::max(run, g + 1) * kGranule);
     if (run > g) {
-      t.writes ? write_run(t, from, to) : read_run(t, from, to);
+      range.writes ? write_run(range, from, to) : read_run(range, from, to);
     } else {
-      t.writes ? write_part(t, g, from, to, buffer) : read_part(t, g, from, to, buffer);
+      range.writes ? write_part(range, g, from, to, buffer) : read_part(range, g, from, to, buffer);
     }
     g = std::max(run, g + 1);
   }
 }
 
-void SpillStore::write_run(const SpillPart& t, std::uint64_t first, std::uint64_t last) {
-  const Slot& s = slots_[t.slot];
+void SpillContent::write_run(const SpillRange& range, std::uint64_t first, std::uint64_t last) {
+  const Slot& s = slots_[range.slot];
   const std::uint64_t begin = first / kGranule, end = granules(last);
   const int generation = target(s, begin);
   for (std::uint64_t g = begin; g < end; ++g) {
     const std::uint64_t from = g * kGranule, bytes = std::min(kGranule, last - from);
-    s.generation[generation][g] = {sum(t.slot, generation, g, t.memory + (from - t.offset), bytes),
-                                   static_cast<std::uint32_t>(bytes), Content::damaged};
+    s.generation[generation][g] = {sum(range.slot, generation, g, range.memory + (from - range.offset), bytes),
+                                   static_cast<std::uint32_t>(bytes), Status::damaged};
     if (s.turns) s.turns[g].pending = 1;
   }
-  put(place(s, generation, begin), {t.memory + (first - t.offset), last - first});
-  for (std::uint64_t g = begin; g < end; ++g) s.generation[generation][g].content = Content::whole;
+  put(place(s, generation, begin), {range.memory + (first - range.offset), last - first});
+  for (std::uint64_t g = begin; g < end; ++g) s.generation[generation][g].status = Status::whole;
 }
 
-void SpillStore::read_run(const SpillPart& t, std::uint64_t first, std::uint64_t last) {
-  const Slot& s = slots_[t.slot];
+void SpillContent::read_run(const SpillRange& range, std::uint64_t first, std::uint64_t last) {
+  const Slot& s = slots_[range.slot];
   const std::uint64_t begin = first / kGranule, end = granules(last);
   for (std::uint64_t g = begin; g < end; ++g)
-    readable(t.slot, g, std::min(kGranule, last - g * kGranule));
-  std::byte* const to = t.memory + (first - t.offset);
-  get(t.slot, place(s, newest(s, begin), begin), {to, last - first});
-  for (std::uint64_t g = begin; g < end; ++g) check(t.slot, g, to + (g - begin) * kGranule);
+    readable(range.slot, g, std::min(kGranule, last - g * kGranule));
+  std::byte* const to = range.memory + (first - range.offset);
+  get(range.slot, place(s, newest(s, begin), begin), {to, last - first});
+  for (std::uint64_t g = begin; g < end; ++g) check(range.slot, g, to + (g - begin) * kGranule);
 }
 
 // Bytes [from, to) of the slot, within one granule. What the granule holds besides is kept, unless
 // the slot is to hold nothing else.
-void SpillStore::write_part(const SpillPart& t, std::uint64_t g, std::uint64_t from,
+void SpillContent::write_part(const SpillRange& range, std::uint64_t g, std::uint64_t from,
                             std::uint64_t to, std::byte* buffer) {
-  const Slot& s = slots_[t.slot];
+  const Slot& s = slots_[range.slot];
   const std::uint64_t start = g * kGranule, low = from - start, high = to - start;
   std::uint64_t bytes = high;
   const Granule& old = s.generation[newest(s, g)][g];
-  if (!t.replaces && (low > 0 || old.bytes > high)) {
+  if (!range.replaces && (low > 0 || old.bytes > high)) {
     if (low > 0 || holds(old)) {
-      readable(t.slot, g, low);
-      fetch(t.slot, g, buffer);
+      readable(range.slot, g, low);
+      fetch(range.slot, g, buffer);
     }
     bytes = std::max<std::uint64_t>(high, holds(old) ? old.bytes : 0);
   }
-  std::memcpy(buffer + low, t.memory + (from - t.offset), high - low);
+  std::memcpy(buffer + low, range.memory + (from - range.offset), high - low);
   const std::uint64_t padded = up(bytes, kPage);
   std::memset(buffer + bytes, 0, padded - bytes);
   const int generation = target(s, g);
   Granule& now = s.generation[generation][g];
-  now = {sum(t.slot, generation, g, buffer, bytes), static_cast<std::uint32_t>(bytes),
-         Content::damaged};
+  now = {sum(range.slot, generation, g, buffer, bytes), static_cast<std::uint32_t>(bytes),
+         Status::damaged};
   if (s.turns) s.turns[g].pending = 1;
   put(place(s, generation, g), {buffer, padded});
-  now.content = Content::whole;
+  now.status = Status::whole;
 }
 
-void SpillStore::read_part(const SpillPart& t, std::uint64_t g, std::uint64_t from,
+void SpillContent::read_part(const SpillRange& range, std::uint64_t g, std::uint64_t from,
                            std::uint64_t to, std::byte* buffer) {
   const std::uint64_t start = g * kGranule;
-  const Granule& granule = readable(t.slot, g, to - start);
-  if (granule.content == Content::first && from == start) {
-    const Slot& s = slots_[t.slot];
-    return s.first->fill({t.memory + (from - t.offset), to - from}, start / s.size);
+  const Granule& granule = readable(range.slot, g, to - start);
+  if (granule.status == Status::first && from == start) {
+    const Slot& s = slots_[range.slot];
+    return s.first->fill({range.memory + (from - range.offset), to - from}, start / s.size);
   }
-  fetch(t.slot, g, buffer);
-  std::memcpy(t.memory + (from - t.offset), buffer + (from - start), to - from);
+  fetch(range.slot, g, buffer);
+  std::memcpy(range.memory + (from - range.offset), buffer + (from - start), to - from);
 }
 
 // All that the granule holds, checked.
-void SpillStore::fetch(int slot, std::uint64_t g, std::byte* to) {
+void SpillContent::fetch(int slot, std::uint64_t g, std::byte* to) {
   const Slot& s = slots_[slot];
   const int generation = newest(s, g);
-  if (const Granule& granule = s.generation[generation][g]; granule.content == Content::first)
+  if (const Granule& granule = s.generation[generation][g]; granule.status == Status::first)
     return s.first->fill({to, granule.bytes}, g * kGranule / s.size);
   get(slot, place(s, generation, g), {to, up(s.generation[generation][g].bytes, kPage)});
   check(slot, g, to);
 }
 
-void SpillStore::put(std::uint64_t at, std::span<const std::byte> from) {
+void SpillContent::put(std::uint64_t at, std::span<const std::byte> from) {
   try {
     file_.write_at(at, from);
     if (!file_.direct()) file_.write_back(at, from.size());
@@ -293,7 +293,7 @@ void SpillStore::put(std::uint64_t at, std::span<const std::byte> from) {
   }
 }
 
-void SpillStore::get(int slot, std::uint64_t at, std::span<std::byte> to) {
+void SpillContent::get(int slot, std::uint64_t at, std::span<std::byte> to) {
   try {
     file_.read_at(at, to);
     if (!file_.direct()) file_.drop_cached(at, to.size());
@@ -308,7 +308,7 @@ void SpillStore::get(int slot, std::uint64_t at, std::span<std::byte> to) {
   }
 }
 
-void SpillStore::check(int slot, std::uint64_t g, const std::byte* content) const {
+void SpillContent::check(int slot, std::uint64_t g, const std::byte* content) const {
   const Slot& s = slots_[slot];
   const int generation = newest(s, g);
   const Granule& granule = s.generation[generation][g];
@@ -322,10 +322,10 @@ void SpillStore::check(int slot, std::uint64_t g, const std::byte* content) cons
 }
 
 // The granule, if its first `to` bytes were written whole.
-const SpillStore::Granule& SpillStore::readable(int slot, std::uint64_t g, std::uint64_t to) const {
+const SpillContent::Granule& SpillContent::readable(int slot, std::uint64_t g, std::uint64_t to) const {
   const Slot& s = slots_[slot];
   const Granule& granule = s.generation[newest(s, g)][g];
-  if (granule.content == Content::damaged)
+  if (granule.status == Status::damaged)
     throw FileError(fmt::format(
         "spill: slot {} cannot be read from its byte {}: its last write failed; write it again",
         slot, g * kGranule));
@@ -336,13 +336,13 @@ const SpillStore::Granule& SpillStore::readable(int slot, std::uint64_t g, std::
   return granule;
 }
 
-std::uint64_t SpillStore::sum(int slot, int generation, std::uint64_t g, const std::byte* content,
+std::uint64_t SpillContent::sum(int slot, int generation, std::uint64_t g, const std::byte* content,
                               std::uint64_t bytes) const {
   return kernels::checksum(content, bytes, place(slots_[slot], generation, g) + 1);
 }
 
 template <class F>
-void SpillStore::each_pending(F f) const {
+void SpillContent::each_pending(F f) const {
   for (int i = 0; i < slot_count_; ++i) {
     const Slot& s = slots_[i];
     for (std::uint64_t g = 0; s.turns && g < s.granules; ++g)
@@ -350,9 +350,9 @@ void SpillStore::each_pending(F f) const {
   }
 }
 
-void SpillStore::commit() {
+void SpillContent::commit() {
   each_pending([&](int slot, const Slot& s, std::uint64_t g) {
-    if (s.generation[target(s, g)][g].content == Content::damaged)
+    if (s.generation[target(s, g)][g].status == Status::damaged)
       throw FileError(fmt::format(
           "spill: cannot commit: slot {} was not written whole at its byte {}; what was committed "
           "before is as it was, roll back",
@@ -363,12 +363,12 @@ void SpillStore::commit() {
   });
 }
 
-void SpillStore::rollback() {
+void SpillContent::rollback() {
   each_pending([](int, const Slot& s, std::uint64_t g) { s.turns[g].pending = 0; });
 }
 
-std::uint64_t SpillStore::offset_of(int slot) const {
-  check_part(slot, 0, 0);
+std::uint64_t SpillContent::offset_of(int slot) const {
+  check_range(slot, 0, 0);
   const Slot& s = slots_[slot];
   return s.granules ? place(s, newest(s, 0), 0) : s.offset;
 }

@@ -81,14 +81,14 @@ void expect_same_bits(auto options) {
   EXPECT_EQ(streamed.bytes(), eager.bytes());
 }
 
-TEST(Stream, AdamHasTheBitsOfEagerSteps) {
+TEST(StreamedUpdate, AdamHasTheBitsOfEagerSteps) {
   expect_same_bits<optim::AdamW>(optim::AdamWOptions{.lr = 1e-2});
 }
-TEST(Stream, MomentumHasTheBitsOfEagerSteps) {
+TEST(StreamedUpdate, MomentumHasTheBitsOfEagerSteps) {
   expect_same_bits<optim::Sgd>(optim::SgdOptions{.lr = 1e-2, .momentum = 0.9});
 }
 
-TEST(Stream, WhatTheProgramWritesBetweenStepsIsUsed) {
+TEST(StreamedUpdate, WhatTheProgramWritesBetweenStepsIsUsed) {
   const optim::AdamWOptions options{.lr = 1e-2};
   Trial<optim::AdamW> eager(options), streamed(options);
   const auto write = [](Trial<optim::AdamW>& t, int i) {
@@ -118,7 +118,7 @@ TEST(Stream, WhatTheProgramWritesBetweenStepsIsUsed) {
 
 // Whichever transfer fails, the step throws; all is then what it was, or the step says that it is
 // torn and refuses to go on.
-TEST(Stream, AFailedTransferLeavesNoMixture) {
+TEST(StreamedUpdate, AFailedTransferLeavesNoMixture) {
   const optim::AdamWOptions options{.lr = 1e-2};
   const CompileOptions compile_options = [&] {  // what is held here would count there
     Trial<optim::AdamW> first(options);

@@ -1,4 +1,4 @@
-#include "ebb/exec/store.hpp"
+#include "ebb/exec/spilled_variables.hpp"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kChunk = std::size_t{64} << 10;  // a multiple of InitialValue::kChunk elements
 constexpr std::size_t kMostChunks = 16;                // at once
 
-void copy_in(const Variable& v, Spill& file, int slot, std::span<std::byte> through = {}) {
+void copy_in(const Variable& v, SpillFile& file, int slot, std::span<std::byte> through = {}) {
   const std::uint64_t bytes = v.spec().bytes();
   memory::Buffer own;
   if (through.size() < kChunk) {
@@ -27,7 +27,7 @@ void copy_in(const Variable& v, Spill& file, int slot, std::span<std::byte> thro
 
 }  // namespace
 
-std::vector<SpillSlot> Store::slots(std::span<const Variable> variables,
+std::vector<SpillSlot> SpilledVariables::slots(std::span<const Variable> variables,
                                     std::span<const std::uint64_t> activation_bytes) {
   std::vector<SpillSlot> all;
   for (const Variable& v : variables)
@@ -36,21 +36,21 @@ std::vector<SpillSlot> Store::slots(std::span<const Variable> variables,
   return all;
 }
 
-Store::Store(const SpillOptions& options, std::vector<Variable> variables,
+SpilledVariables::SpilledVariables(const SpillOptions& options, std::vector<Variable> variables,
              std::span<const std::uint64_t> activation_bytes)
     : variables_(std::move(variables)), dirty_(variables_.size(), false) {
   for (std::size_t i = 0; i < variables_.size(); ++i) slots_[variables_[i].id()] = static_cast<int>(i);
-  file_ = std::make_unique<Spill>(options, slots(variables_, activation_bytes));
+  file_ = std::make_unique<SpillFile>(options, slots(variables_, activation_bytes));
 }
 
-void Store::fill() {
+void SpilledVariables::fill() {
   for (std::size_t i = 0; i < variables_.size(); ++i)
     if (!variables_[i].begins()) copy_in(variables_[i], *file_, static_cast<int>(i));
   file_->commit();
   for (Variable& v : variables_) v.give_to(shared_from_this());
 }
 
-void Store::refresh(std::span<std::byte> through) {
+void SpilledVariables::refresh(std::span<std::byte> through) {
   bool any = false;
   try {
     for (std::size_t i = 0; i < variables_.size(); ++i) {
@@ -75,19 +75,19 @@ void Store::refresh(std::span<std::byte> through) {
   }
 }
 
-void Store::read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) {
+void SpilledVariables::read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) {
   file_->read_now(slot_of(variable), offset, to);
 }
 
-void Store::written(const Variable& variable) {
+void SpilledVariables::written(const Variable& variable) {
   dirty_[static_cast<std::size_t>(slot_of(variable))] = true;
 }
 
-void Store::write(const Variable& variable, std::span<const std::byte> from, std::uint64_t offset) {
+void SpilledVariables::write(const Variable& variable, std::span<const std::byte> from, std::uint64_t offset) {
   file_->write_now(slot_of(variable), offset, from);
 }
 
 // It forgets what was not committed. That cannot fail, but for the locks and waits of the system.
-void Store::rollback() noexcept { file_->rollback(); }
+void SpilledVariables::rollback() noexcept { file_->rollback(); }
 
 }  // namespace ebb::exec

@@ -1,0 +1,230 @@
+#include "ebb/exec/function_planner.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "ebb/base/budget.hpp"
+#include "ebb/base/promises.hpp"
+#include "ebb/base/runtime.hpp"
+#include "ebb/exec/compile_options.hpp"
+#include "ebb/exec/disk_space.hpp"
+#include "ebb/exec/input_specs.hpp"
+#include "ebb/exec/planned_spill.hpp"
+#include "ebb/exec/spill_file.hpp"
+#include "ebb/nn/layers.hpp"
+#include "ebb/optim/bad_loss.hpp"
+#include "ebb/plan/smaller.hpp"
+
+namespace ebb::exec {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kSpillCode = kMiB / 4;  // that of files, their thread and its stack
+
+// Whenever it is traced, layers act as they did when it was compiled, and bad losses are as it says.
+trace::Function as_compiled(trace::Function fn, std::optional<BadLoss> bad) {
+  return [fn = std::move(fn), bad, training = nn::training()](std::span<const Tensor> inputs) {
+    const nn::Evaluation mode(!training);
+    const optim::BadLossScope scope(bad);
+    return fn(inputs);
+  };
+}
+
+// Why a spill file of so many bytes cannot be made; nothing where it can.
+std::string no_room(std::uint64_t bytes, const std::string& directory) {
+  const std::uint64_t free = free_space(directory);
+  if (bytes == 0 || free == kUnknownSpace) return {};
+  const std::uint64_t others = space_for_others(free);
+  if (bytes + others <= free) return {};
+  return fmt::format(
+      "compile: the spill file of the plan takes {} ({} bytes) of the disk under \"{}\", where {} "
+      "({} bytes) are free, {} of them to be left to others; free some, name a larger disk by "
+      ".spill_directory or TMPDIR, or set .spill = false",
+      plan::enough(bytes), bytes, directory, to_string(ByteSize{free}), free,
+      to_string(ByteSize{others}));
+}
+
+}  // namespace
+
+FunctionPlanner::FunctionPlanner(const Function& function, trace::Function fn,
+                                 std::vector<Spec> inputs, std::int64_t last_rows,
+                                 CompileOptions options)
+    : function_(function),
+      options_(checked(std::move(options))),
+      fn_(as_compiled(std::move(fn), options_.bad_loss)),
+      first_(std::move(inputs)),
+      last_rows_(last_rows),
+      machine_(machine_for(options_)),
+      budget_source_(resolve_memory(options_)) {}
+
+// For micro-batches of these inputs. They refer to fn_.
+plan::TraceRows FunctionPlanner::traces_of(const std::vector<Spec>& inputs) const {
+  return [&fn = fn_, inputs, examples = examples_of(inputs),
+          first = std::make_shared<trace::Trace>()](std::int64_t rows, trace::Part part) {
+    const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
+    if (part != trace::Part::whole && first->values.empty())
+      *first = trace::trace(fn, specs, trace::Part::first);
+    return trace::trace(fn, specs, part, first.get());
+  };
+}
+
+trace::Trace FunctionPlanner::whole_trace() const {
+  return traces_of(first_)(examples_of(first_), trace::Part::whole);
+}
+
+std::optional<std::vector<Spec>> FunctionPlanner::last_inputs() const {
+  if (last_rows_ <= 0 || examples_of(first_) <= last_rows_) return std::nullopt;
+  return with_rows(first_, last_rows_);
+}
+
+std::optional<plan::Plan> FunctionPlanner::smaller(const plan::Plan& larger,
+                                                   const std::vector<Spec>& inputs) const {
+  return plan::smaller(larger, traces_of(inputs), examples_of(inputs), options_, machine_);
+}
+
+std::vector<plan::FrontierPoint> FunctionPlanner::frontier() {
+  const plan::TraceRows traces = traces_of(first_);
+  for (;;) {
+    plan::Footprint footprint = Functions::all().footprint(function_);
+    footprint.spill_memory = spill_memory_;
+    footprint.others += rounding();
+    std::vector<plan::FrontierPoint> points =
+        plan::frontier(traces, examples_of(first_), options_, footprint, machine_);
+    if (!runtime::settle()) return points;
+  }
+}
+
+// A variable takes whole pages, or a block of its size; so do the arena and results.
+std::uint64_t FunctionPlanner::rounding() const {
+  std::uint64_t bytes = 4 * plan::kPage;
+  for (const Variable& v : function_.variables)
+    bytes += v.charge() - std::min(v.charge(), plan::aligned(v.spec().bytes()));
+  return bytes;
+}
+
+FunctionPlanner::Surroundings FunctionPlanner::surroundings(const std::vector<Spec>& inputs) const {
+  Surroundings s;
+  s.footprint = Functions::all().footprint(function_);
+  s.footprint.spill_memory = spill_memory_;
+  s.beside = s.footprint.reserve + s.footprint.batches + s.footprint.others;
+  s.footprint.others += rounding();
+  if (function_.data == 0) {  // a batch that the program makes itself, larger than the first or not
+    const std::uint64_t counted = std::min(charge_of(first_), s.footprint.others);
+    s.footprint.others -= counted;
+    s.footprint.batches += std::max(charge_of(inputs), counted);
+  }
+  return s;
+}
+
+std::uint64_t FunctionPlanner::budget_for(const std::vector<Spec>& inputs, bool smallest,
+                                          const MemoryNeed* within, std::uint64_t beside) const {
+  std::uint64_t budget = Budget::now();
+  if (budget == 0) return 0;
+  const MemoryNeed* const least = inputs == first_ ? &smallest_first_
+                                  : smallest_last_ ? &*smallest_last_
+                                                   : nullptr;
+  if (smallest && least && least->bytes) budget = std::min(budget, beside + least->bytes);
+  if (within) budget = std::min(budget, beside + within->bytes - within->held);
+  return budget;
+}
+
+FunctionPlanner::Planned FunctionPlanner::plan(const std::vector<Spec>& inputs, bool smallest,
+                                               const MemoryNeed* within) {
+  const memory::Promise& promise = Functions::all().promise();
+  const memory::Drawing draws(promise);  // constants that plans hold
+  const std::uint64_t drawn = promise.drawn();
+  const plan::TraceRows traces = traces_of(inputs);
+  CompileOptions options = options_;
+  Surroundings around;
+  plan::Plan plan;
+  std::string no_disk;  // why the disk refuses; then there may be a way without a file
+  do {
+    around = surroundings(inputs);
+    options.memory.bytes = budget_for(inputs, smallest, within, around.beside);
+    if (!no_disk.empty() || (within && options.memory.bytes)) options.spill = false;
+    try {
+      plan = plan::make_plan(traces, examples_of(inputs), options, around.footprint, machine_);
+    } catch (const plan::Refused& e) {
+      note_smallest(inputs, within, e.smallest, around.beside, charge_of(e.result_specs));
+      if (no_disk.empty()) throw;
+      throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
+                                     no_disk, plan::enough(e.minimum), e.minimum));
+    }
+  } while (!settled(plan, around, no_disk));
+  const std::uint64_t constants = promise.drawn() - std::min(drawn, promise.drawn());
+  const std::uint64_t held = constants + charge_of(plan.result_specs);
+  note_smallest(inputs, within, {plan.minimum, plan.minimum_spills, plan.minimum_uses_file},
+                around.beside, held);
+  return finished(std::move(plan), around.beside, held);
+}
+
+// Whether all that the plan needs was counted when it was made. If not, it is the next time.
+bool FunctionPlanner::settled(plan::Plan& plan, Surroundings& around, std::string& no_disk) {
+  const bool grown = has_choices(options_) && runtime::settle();
+  const PlannedSpill planned(plan);
+  const std::uint64_t spill = planned.memory_bytes();
+  plan.forecast.spilled = planned.disk_bytes();
+  if (std::string line = no_room(plan.forecast.spilled, spill_directory(options_.spill_directory));
+      !line.empty()) {
+    no_disk = std::move(line);
+    return false;
+  }
+  if (spill > spill_memory_) {
+    spill_memory_ = (spill + kMiB / 2 - 1) / (kMiB / 2) * (kMiB / 2);
+    return false;
+  }
+  if (grown) {
+    if (Budget::now()) return false;
+    const std::uint64_t more = runtime::reserve() - around.footprint.reserve;
+    plan::add_to_reserve(plan, more);  // nothing was chosen by it
+    around.beside += more;
+    return true;
+  }
+  if (spill) {
+    plan.forecast.process -= spill_memory_ - spill;
+    plan.forecast.at_peak[static_cast<int>(Category::workspace)] -= spill_memory_ - spill;
+  }
+  return true;
+}
+
+FunctionPlanner::Planned FunctionPlanner::finished(plan::Plan plan, std::uint64_t beside,
+                                                   std::uint64_t held) const {
+  const bool spills = PlannedSpill(plan).any;
+  MemoryNeed need{plan.chosen.budget - beside, held + (spills ? spill_memory_ : 0), plan.arena,
+                  plan::spilled_variables(plan.programs)};
+  need.held = std::min(need.held, need.bytes);
+  const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
+  plan.forecast.process += runs_with - plan.forecast.runtime;
+  plan.forecast.runtime = runs_with;
+  plan.source = budget_source_;
+  return {std::move(plan), std::move(need)};
+}
+
+// The smallest plan for these inputs, be it taken or not.
+void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool within,
+                                    const plan::Smallest& plan, std::uint64_t beside,
+                                    std::uint64_t held) {
+  MemoryNeed need{plan.budget - beside, held + (plan.uses_file ? spill_memory_ : 0), 0, plan.spills};
+  need.held = std::min(need.held, need.bytes);
+  if (inputs == first_) {
+    smallest_first_ = std::move(need);
+  } else if (!within && last_rows_ > 0 && inputs == with_rows(first_, last_rows_)) {
+    smallest_last_ = std::move(need);
+  }
+}
+
+MemoryNeed FunctionPlanner::smallest() const {
+  if (!smallest_last_) return smallest_first_;
+  const MemoryNeed &first = smallest_first_, &last = *smallest_last_;
+  MemoryNeed both = first;
+  both.held += last.held;
+  both.bytes = both.held + std::max(first.bytes - first.held, last.bytes - last.held);
+  std::erase_if(both.spilled, [&](const Variable& v) {
+    return std::find(last.spilled.begin(), last.spilled.end(), v) == last.spilled.end();
+  });
+  return both;
+}
+
+}  // namespace ebb::exec
