@@ -212,7 +212,7 @@ TYPED_TEST(LossOf, ElementLosses) {
           want += definition.value(x[i], t[i]);
           expect_near(out[1 + i], -3 * definition.slope(x[i], t[i]), 1, "dx", i);
         }
-        expect_near(out[0], want, 1, "sum", definition.loss.kind);
+        expect_near(out[0], want, 1, "sum", static_cast<std::size_t>(definition.loss.kind));
       }
     }
   });
