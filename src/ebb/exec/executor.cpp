@@ -24,7 +24,7 @@ std::shared_ptr<Executor::SharedFile> Executor::open_file(const Plan& plan,
   return file;
 }
 
-Executor::Executor(std::shared_ptr<Plan> plan, Arenas& arenas, const Arena* arena,
+Executor::Executor(std::shared_ptr<Plan> plan, Arenas& arenas, Arena* arena,
                    std::shared_ptr<SharedFile> file)
     : shared_plan_(std::move(plan)),
       plan_(*shared_plan_),

@@ -61,7 +61,7 @@ class Executor {
   };
   static std::shared_ptr<SharedFile> open_file(const plan::Plan& plan, const CompileOptions& options);
   Executor(std::shared_ptr<plan::Plan> plan, const CompileOptions& options, Arenas& arenas);
-  Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, const Arena* arena,
+  Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, Arena* arena,
            std::shared_ptr<SharedFile> file);
 
   // What a step is made of.
@@ -76,7 +76,7 @@ class Executor {
   std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer
   plan::Plan& plan_;                         // the same
   Arenas& arenas_;
-  const Arena* arena_;         // the one it ran in last
+  Arena* arena_;               // the one it ran in last
   std::byte* base_ = nullptr;  // its bytes, that the programs are bound to
   std::shared_ptr<SharedFile> file_;
   SpilledVariables* spilled_;  // its

@@ -26,6 +26,30 @@ bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
                     });
 }
 
+// `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find a
+// variable where the others leave it.
+void send_away(Searched& s, const std::vector<Variable>& away) {
+  for (std::size_t b = 0; b < s.lowered.graph.buffers.size(); ++b) {
+    Buffer& buffer = s.lowered.graph.buffers[b];
+    if (buffer.origin != Origin::state) continue;
+    const Variable& v = s.trace.variables[s.trace.values[s.lowered.value_of[b]].index];
+    buffer.away = std::find(away.begin(), away.end(), v) != away.end();
+    buffer.spillable = buffer.away;
+  }
+}
+
+// What stays in memory does so in every pass, though only the last one uses the optimizer's state.
+void hold_alike(std::vector<Searched>& passes) {
+  std::vector<std::uint64_t> own;
+  for (const Searched& s : passes) {
+    own.push_back(0);
+    for (const Buffer& b : s.lowered.graph.buffers)
+      if (b.origin == Origin::state && !b.away) own.back() += b.bytes;
+  }
+  const std::uint64_t all = *std::max_element(own.begin(), own.end());
+  for (std::size_t i = 0; i < passes.size(); ++i) passes[i].lowered.graph.held = all - own[i];
+}
+
 }  // namespace
 
 Searched ready(trace::Trace trace, Policy policy, bool fuse, const Machine& machine) {
@@ -198,31 +222,26 @@ std::vector<Searched> Passes::searched(const Traced& traced, Policy policy, doub
   if (parts && policy.spilling >= Spilling::state)
     away = can_be_away(traced.passes.back(), policy.spilling == Spilling::streamed);
   std::vector<Searched> result(traced.passes.size());
-  const auto search = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i)
-      result[i] = searched(traced.passes[i], policy, effort, parts ? &away : nullptr);
+  const auto each = [&](const auto& f) {
+    const auto some = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) f(i);
+    };
+    if (at_once) {
+      pool::parallel_for(result.size(), 1, some);
+    } else {
+      some(0, result.size());
+    }
   };
-  if (at_once) {
-    pool::parallel_for(result.size(), 1, search);
-  } else {
-    search(0, result.size());
-  }
+  each([&](std::size_t i) {
+    result[i] = ready(traced.passes[i], policy, options_.fuse, machine_);
+    if (parts) send_away(result[i], away);
+  });
+  if (parts) hold_alike(result);
+  each([&](std::size_t i) { search_one(result[i], policy.spilling, effort); });
   return result;
 }
 
-// `away`: what lies in the file whatever the plan, as every pass of a batch in parts has to find a
-// variable where the others leave it.
-Searched Passes::searched(trace::Trace trace, Policy policy, double effort,
-                          const std::vector<Variable>* away) const {
-  const Spilling spilling = policy.spilling;
-  Searched s = ready(std::move(trace), policy, options_.fuse, machine_);
-  for (std::size_t b = 0; away && b < s.lowered.graph.buffers.size(); ++b) {
-    Buffer& buffer = s.lowered.graph.buffers[b];
-    if (buffer.origin != Origin::state) continue;
-    const Variable& v = s.trace.variables[s.trace.values[s.lowered.value_of[b]].index];
-    buffer.away = std::find(away->begin(), away->end(), v) != away->end();
-    buffer.spillable = buffer.away;
-  }
+void Passes::search_one(Searched& s, Spilling spilling, double effort) const {
   SearchOptions o;
   o.recompute = options_.recompute;
   o.effort = options_.recompute || spilling != Spilling::none ? effort : kEffortForOrder;
@@ -233,7 +252,6 @@ Searched Passes::searched(trace::Trace trace, Policy policy, double effort,
   o.spill.seconds_per_transfer = kTransferSeconds;
   o.spill.busy = machine_.spill_busy * std::min(machine_.spill_write, machine_.spill_read);
   s.frontier = search(s.lowered.graph, o);
-  return s;
 }
 
 }  // namespace ebb::plan

@@ -59,8 +59,7 @@ class Passes {
   void check_alike(const trace::Trace& part, std::int64_t rows) const;
   trace::Trace last_part(std::int64_t rows) const;
   std::vector<Variable> can_be_away(const trace::Trace& last, bool streamed) const;
-  Searched searched(trace::Trace trace, Policy policy, double effort,
-                    const std::vector<Variable>* away) const;
+  void search_one(Searched& s, Spilling spilling, double effort) const;
 
   const TraceRows& trace_rows_;
   std::int64_t examples_;
