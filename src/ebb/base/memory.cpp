@@ -86,7 +86,8 @@ template <class Take>
 Block* from_system(State& s, std::size_t bytes, std::uint64_t charge, const char* site,
                    Take&& take) {
   admit(s, bytes, charge, charge, this_thread.promise, site);
-  if (s.process_limit && !this_thread.unguarded && charge >= kMuch && process::resident() + charge > s.process_limit) {
+  if (s.process_limit && !this_thread.unguarded && charge >= kMuch &&
+      process::resident() + charge > s.process_limit) {
     trim_locked(s, 0);
     malloc_trim(0);
     const std::uint64_t now = process::resident();

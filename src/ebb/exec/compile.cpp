@@ -28,13 +28,15 @@ std::vector<Tensor> to_tensors(const std::vector<Loss>& result) {
 }
 std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
-std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn) {
+std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options,
+                                          OnBatch fn) {
   return Compiled::frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)),
                             spec.dealing_bytes());
 }
 
-std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs, CompileOptions options,
-                                          trace::Function fn, std::uint64_t dealing) {
+std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs,
+                                                    CompileOptions options, trace::Function fn,
+                                                    std::uint64_t dealing) {
   Functions& all = Functions::all();
   const PlanLock alone;
   options.memory = {};

@@ -24,7 +24,7 @@ std::shared_ptr<Executor::SharedFile> Executor::open_file(const Plan& plan,
   return file;
 }
 
-Executor::Executor(std::shared_ptr<Plan> plan, Arenas& arenas, const Arena* arena,
+Executor::Executor(std::shared_ptr<Plan> plan, Arenas& arenas, Arena* arena,
                    std::shared_ptr<SharedFile> file)
     : shared_plan_(std::move(plan)),
       plan_(*shared_plan_),
@@ -43,7 +43,8 @@ Executor::Executor(std::shared_ptr<Plan> plan, const CompileOptions& options, Ar
     : Executor(plan, arenas, nullptr, open_file(*plan, options)) {}
 
 Executor::Executor(Plan plan, const Executor& larger)
-    : Executor(std::make_shared<Plan>(std::move(plan)), larger.arenas_, larger.arena_, larger.file_) {
+    : Executor(std::make_shared<Plan>(std::move(plan)), larger.arenas_, larger.arena_,
+               larger.file_) {
   most_arena_ = larger.most_arena_;
 }
 

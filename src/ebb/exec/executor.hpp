@@ -61,7 +61,7 @@ class Executor {
   };
   static std::shared_ptr<SharedFile> open_file(const plan::Plan& plan, const CompileOptions& options);
   Executor(std::shared_ptr<plan::Plan> plan, const CompileOptions& options, Arenas& arenas);
-  Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, const Arena* arena,
+  Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, Arena* arena,
            std::shared_ptr<SharedFile> file);
 
   // What a step is made of.

@@ -17,8 +17,9 @@ namespace ebb::exec {
 
 // What a plan takes of the process beside what all share (runtime, data, the program's tensors).
 struct MemoryNeed {
-  std::uint64_t bytes = 0;        // while it runs: arena, its variables in memory, results
-  std::uint64_t held = 0;         // of these, what stays while others run: results, its spill file's buffers
+  std::uint64_t bytes = 0;  // while it runs: arena, its variables in memory, constants, results
+  // Of these, what stays while others run: constants, results and the buffers of its spill file.
+  std::uint64_t held = 0;
   std::uint64_t arena = 0;        // of these, what others use in their turn
   std::vector<Variable> spilled;  // variables that are in the file
 };

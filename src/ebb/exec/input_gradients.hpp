@@ -1,8 +1,8 @@
-// d output / d input for any number of examples, in chunks that fit a budget. No gradients of parameters are
+// d output / d input for any number of rows, in chunks that fit a budget. No gradients of parameters are
 // made, and no more than one chunk's activations are held.
 //
 //   Tensor saliency = input_gradients([&](const Tensor& x) { return model(x); }, x, {.memory = 64_MiB});
-//   input_gradients(score, "examples.npy", "gradients.npy");   // from file to file
+//   input_gradients(score, "rows.npy", "gradients.npy");   // from file to file
 #pragma once
 
 #include <functional>

@@ -27,7 +27,8 @@ Results find_results(const plan::Plan& plan, const plan::Program& program,
     const trace::Value& named = t.values[lowered.value_of[buffer]];
     Results::Result r{addresses.of(buffer)};
     r.written = lowered.result_of[buffer] != kNone;
-    if (!r.from && !r.written) (named.kind == trace::Kind::input ? r.input : r.variable) = named.index;
+    if (!r.from && !r.written)
+      (named.kind == trace::Kind::input ? r.input : r.variable) = named.index;
     r.offset = t.values[value].offset;
     found.results.push_back(r);
   }

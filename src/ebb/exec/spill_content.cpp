@@ -68,7 +68,7 @@ std::uint64_t SpillContent::file_bytes(std::span<const SpillSlot> slots) {
 }
 
 std::uint64_t SpillContent::memory_bytes(const SpillOptions& options,
-                                       std::span<const SpillSlot> slots) {
+                                         std::span<const SpillSlot> slots) {
   const Layout layout = layout_of(slots);
   return layout.tables + layout.bounce * static_cast<std::uint64_t>(options.threads) + kPage;
 }
@@ -181,11 +181,12 @@ void SpillContent::mark_failed(const SpillRange& range) {
 
 // Runs of whole granules of one generation are moved as they lie; all else granule by granule
 // through the buffer.
-void SpillContent::move(const SpillRange& range, std::uint64_t begin, std::uint64_t end, int thread) {
+void SpillContent::move(const SpillRange& range, std::uint64_t begin, std::uint64_t end,
+                        int thread) {
   std::byte* const buffer = bounce_[static_cast<std::size_t>(thread)];
   const Slot& s = slots_[range.slot];
-  const bool as_it_lies =
-      !file_.direct() || (reinterpret_cast<std::uintptr_t>(range.memory) - range.offset) % kPage == 0;
+  const auto start = reinterpret_cast<std::uintptr_t>(range.memory) - range.offset;
+  const bool as_it_lies = !file_.direct() || start % kPage == 0;
   const auto straight = [&](std::uint64_t g) {
     const std::uint64_t from = g * kGranule, to = std::min(from + kGranule, end);
     if (!as_it_lies || from < begin || (to - from) % kPage) return false;
@@ -194,7 +195,9 @@ void SpillContent::move(const SpillRange& range, std::uint64_t begin, std::uint6
     const Granule& granule = s.generation[newest(s, g)][g];
     return granule.bytes == to - from && granule.status != Status::first;
   };
-  const auto generation = [&](std::uint64_t g) { return range.writes ? target(s, g) : newest(s, g); };
+  const auto generation = [&](std::uint64_t g) {
+    return range.writes ? target(s, g) : newest(s, g);
+  };
   const std::uint64_t last = granules(end);
   for (std::uint64_t g = begin / kGranule; g < last;) {
     std::uint64_t run = g;
@@ -216,7 +219,8 @@ void SpillContent::write_run(const SpillRange& range, std::uint64_t first, std::
   const int generation = target(s, begin);
   for (std::uint64_t g = begin; g < end; ++g) {
     const std::uint64_t from = g * kGranule, bytes = std::min(kGranule, last - from);
-    s.generation[generation][g] = {sum(range.slot, generation, g, range.memory + (from - range.offset), bytes),
+    const std::byte* const content = range.memory + (from - range.offset);
+    s.generation[generation][g] = {sum(range.slot, generation, g, content, bytes),
                                    static_cast<std::uint32_t>(bytes), Status::damaged};
     if (s.turns) s.turns[g].pending = 1;
   }
@@ -237,7 +241,7 @@ void SpillContent::read_run(const SpillRange& range, std::uint64_t first, std::u
 // Bytes [from, to) of the slot, within one granule. What the granule holds besides is kept, unless
 // the slot is to hold nothing else.
 void SpillContent::write_part(const SpillRange& range, std::uint64_t g, std::uint64_t from,
-                            std::uint64_t to, std::byte* buffer) {
+                              std::uint64_t to, std::byte* buffer) {
   const Slot& s = slots_[range.slot];
   const std::uint64_t start = g * kGranule, low = from - start, high = to - start;
   std::uint64_t bytes = high;
@@ -262,7 +266,7 @@ void SpillContent::write_part(const SpillRange& range, std::uint64_t g, std::uin
 }
 
 void SpillContent::read_part(const SpillRange& range, std::uint64_t g, std::uint64_t from,
-                           std::uint64_t to, std::byte* buffer) {
+                             std::uint64_t to, std::byte* buffer) {
   const std::uint64_t start = g * kGranule;
   const Granule& granule = readable(range.slot, g, to - start);
   if (granule.status == Status::first && from == start) {
@@ -322,7 +326,8 @@ void SpillContent::check(int slot, std::uint64_t g, const std::byte* content) co
 }
 
 // The granule, if its first `to` bytes were written whole.
-const SpillContent::Granule& SpillContent::readable(int slot, std::uint64_t g, std::uint64_t to) const {
+const SpillContent::Granule& SpillContent::readable(int slot, std::uint64_t g,
+                                                    std::uint64_t to) const {
   const Slot& s = slots_[slot];
   const Granule& granule = s.generation[newest(s, g)][g];
   if (granule.status == Status::damaged)
@@ -337,7 +342,7 @@ const SpillContent::Granule& SpillContent::readable(int slot, std::uint64_t g, s
 }
 
 std::uint64_t SpillContent::sum(int slot, int generation, std::uint64_t g, const std::byte* content,
-                              std::uint64_t bytes) const {
+                                std::uint64_t bytes) const {
   return kernels::checksum(content, bytes, place(slots_[slot], generation, g) + 1);
 }
 

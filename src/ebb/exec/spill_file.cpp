@@ -221,7 +221,8 @@ SpillFile::~SpillFile() = default;
 std::uint64_t SpillFile::file_bytes(std::span<const SpillSlot> slots) {
   return SpillContent::file_bytes(slots);
 }
-std::uint64_t SpillFile::memory_bytes(const SpillOptions& options, std::span<const SpillSlot> slots) {
+std::uint64_t SpillFile::memory_bytes(const SpillOptions& options,
+                                      std::span<const SpillSlot> slots) {
   return SpillContent::memory_bytes(options, slots) +
          static_cast<std::uint64_t>(options.tickets) * sizeof(Transfer);
 }
@@ -234,7 +235,8 @@ SpillFile::Ticket SpillFile::read(int slot, std::span<std::byte> to) {
 }
 void SpillFile::wait(Ticket ticket) { state_->wait(ticket.number); }
 
-SpillFile::Ticket SpillFile::write(int slot, std::uint64_t offset, std::span<const std::byte> from) {
+SpillFile::Ticket SpillFile::write(int slot, std::uint64_t offset,
+                                   std::span<const std::byte> from) {
   auto* const memory = const_cast<std::byte*>(from.data());
   return state_->submit({slot, true, false, memory, offset, from.size()});
 }

@@ -28,7 +28,7 @@ void copy_in(const Variable& v, SpillFile& file, int slot, std::span<std::byte> 
 }  // namespace
 
 std::vector<SpillSlot> SpilledVariables::slots(std::span<const Variable> variables,
-                                    std::span<const std::uint64_t> activation_bytes) {
+                                               std::span<const std::uint64_t> activation_bytes) {
   std::vector<SpillSlot> all;
   for (const Variable& v : variables)
     all.push_back({v.spec().bytes(), true, v.begins(), size_of(v.spec().dtype)});
@@ -37,7 +37,7 @@ std::vector<SpillSlot> SpilledVariables::slots(std::span<const Variable> variabl
 }
 
 SpilledVariables::SpilledVariables(const SpillOptions& options, std::vector<Variable> variables,
-             std::span<const std::uint64_t> activation_bytes)
+                                   std::span<const std::uint64_t> activation_bytes)
     : variables_(std::move(variables)), dirty_(variables_.size(), false) {
   for (std::size_t i = 0; i < variables_.size(); ++i) slots_[variables_[i].id()] = static_cast<int>(i);
   file_ = std::make_unique<SpillFile>(options, slots(variables_, activation_bytes));
@@ -75,7 +75,8 @@ void SpilledVariables::refresh(std::span<std::byte> through) {
   }
 }
 
-void SpilledVariables::read(const Variable& variable, std::span<std::byte> to, std::uint64_t offset) {
+void SpilledVariables::read(const Variable& variable, std::span<std::byte> to,
+                            std::uint64_t offset) {
   file_->read_now(slot_of(variable), offset, to);
 }
 
@@ -83,7 +84,8 @@ void SpilledVariables::written(const Variable& variable) {
   dirty_[static_cast<std::size_t>(slot_of(variable))] = true;
 }
 
-void SpilledVariables::write(const Variable& variable, std::span<const std::byte> from, std::uint64_t offset) {
+void SpilledVariables::write(const Variable& variable, std::span<const std::byte> from,
+                             std::uint64_t offset) {
   file_->write_now(slot_of(variable), offset, from);
 }
 

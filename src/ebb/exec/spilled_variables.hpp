@@ -12,11 +12,12 @@
 
 namespace ebb::exec {
 
-class SpilledVariables final : public Variable::Backing, public std::enable_shared_from_this<SpilledVariables> {
+class SpilledVariables final : public Variable::Backing,
+                               public std::enable_shared_from_this<SpilledVariables> {
  public:
   // Slots 0 … of the file are the variables', the rest the activations'.
   SpilledVariables(const SpillOptions& options, std::vector<Variable> variables,
-        std::span<const std::uint64_t> activation_bytes);
+                   std::span<const std::uint64_t> activation_bytes);
 
   static std::vector<SpillSlot> slots(std::span<const Variable> variables,
                                       std::span<const std::uint64_t> activation_bytes);

@@ -13,8 +13,8 @@ std::uint64_t turn(std::int64_t piece) { return static_cast<std::uint64_t>(piece
 
 }  // namespace
 
-StreamedUpdate::StreamedUpdate(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
-               ops::Ins in, ops::Outs out)
+StreamedUpdate::StreamedUpdate(const trace::Call& call, const plan::Lowered::Stream& stream,
+                               std::vector<int> slots, ops::Ins in, ops::Outs out)
     : op_(call.op),
       cut_from_(stream.cut_from),
       whole_rows_(stream.whole_rows),
@@ -56,7 +56,8 @@ std::int64_t StreamedUpdate::size(std::int64_t piece) const {
   return std::min(piece_, units_ - piece * piece_);
 }
 
-std::span<std::byte> StreamedUpdate::place(const Array& a, std::int64_t piece, std::byte* memory) const {
+std::span<std::byte> StreamedUpdate::place(const Array& a, std::int64_t piece,
+                                           std::byte* memory) const {
   return {memory + a.offset + turn(piece) * a.place,
           static_cast<std::uint64_t>(size(piece)) * a.unit};
 }

@@ -1,7 +1,7 @@
-// An update whose state is too large for the budget: piece by piece, while the state goes from the
-// spill file through a few pieces of memory and back. What is read next, updated now and written
-// last are under way at once. It is written beside the old, as all that lies in the file. Where the
-// update makes its gradient by rows, a piece is whole rows.
+// An update whose state is too large for the budget: piece by piece, while the state goes from the spill file
+// through a few pieces of memory and back. What is read next, updated now and written last are under way at
+// once. It is written beside the old, as all that lies in the file. Where the gradient is made in blocks of
+// rows (trace/gradient_blocks.hpp), a piece is whole rows.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace ebb::exec {
 class StreamedUpdate {
  public:
   // `slots`: of each array of the plan's stream, in the file.
-  StreamedUpdate(const trace::Call& call, const plan::Lowered::Stream& stream, std::vector<int> slots,
-         ops::Ins in, ops::Outs out);
+  StreamedUpdate(const trace::Call& call, const plan::Lowered::Stream& stream,
+                 std::vector<int> slots, ops::Ins in, ops::Outs out);
 
   // The first piece is read: what fails here has changed nothing.
   void begin(SpillFile& file, std::span<std::byte> memory);
