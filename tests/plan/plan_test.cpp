@@ -107,16 +107,16 @@ TEST(PlanArena, IsHardlyMoreThanTheLoad) {
   optim::Adam adam(params(model));
   int in_the_file = 0;
   for (const std::int64_t rows : {0, 9}) {
-    const std::uint64_t least = plan_of(model, adam, {.rows = rows}).minimum;
+    const std::uint64_t least = plan_of(model, adam, {.micro_batch = rows}).minimum;
     for (const std::uint64_t percent : {100, 105, 110, 125, 150, 200}) {
       const plan::Plan p =
-          plan_of(model, adam, {.memory = ByteSize{least * percent / 100}, .rows = rows});
+          plan_of(model, adam, {.memory = ByteSize{least * percent / 100}, .micro_batch = rows});
       std::uint64_t load = 0;
       for (const plan::Program& program : p.programs) load = std::max(load, program.schedule.load);
       EXPECT_LE(p.arena + p.resident - p.carry_bytes, load + load / 100 + plan::kPage)
-          << percent << "% of the smallest budget, " << p.way.text();
-      EXPECT_LE(p.forecast.gaps, load / 100 + 2 * plan::kPage) << p.way.text();
-      in_the_file += p.way.state_spilled;
+          << percent << "% of the smallest budget, " << p.chosen.text();
+      EXPECT_LE(p.forecast.gaps, load / 100 + 2 * plan::kPage) << p.chosen.text();
+      in_the_file += p.chosen.state_spilled;
     }
   }
   EXPECT_GT(in_the_file, 2);
