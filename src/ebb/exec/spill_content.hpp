@@ -36,6 +36,13 @@ struct SpillRange {
 class SpillContent {
  public:
   static constexpr std::uint64_t kGranule = 256 << 10;  // bytes under one checksum
+  static constexpr std::uint64_t kPage = File::kDirectAlignment;
+  static constexpr std::uint64_t up(std::uint64_t bytes, std::uint64_t unit) {
+    return bytes / unit * unit + (bytes % unit ? unit : 0);
+  }
+  static constexpr std::uint64_t granules(std::uint64_t bytes) {
+    return up(bytes, kGranule) / kGranule;
+  }
   static constexpr int kMostThreads = 2;
 
   SpillContent(const SpillOptions& options, std::span<const SpillSlot> slots);
