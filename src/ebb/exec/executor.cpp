@@ -11,7 +11,7 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/exec/stream.hpp"
 #include "ebb/ops/random.hpp"
-#include "ebb/plan/program.hpp"
+#include "ebb/plan/pack/program.hpp"
 #include "ebb/trace/fuse.hpp"
 
 namespace ebb::exec {

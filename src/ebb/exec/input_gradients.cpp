@@ -8,7 +8,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/compile.hpp"
-#include "ebb/plan/rows.hpp"
+#include "ebb/plan/split/can_split.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/tensor/npy.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ebb/plan/plan.hpp"
-#include "ebb/plan/search.hpp"
+#include "ebb/plan/search/search.hpp"
 
 namespace ebb::plan {
 

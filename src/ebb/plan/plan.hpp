@@ -19,7 +19,7 @@
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/ops/loss.hpp"
-#include "ebb/plan/lower.hpp"
+#include "ebb/plan/graph/lower.hpp"
 
 namespace ebb {
 

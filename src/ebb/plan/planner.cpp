@@ -11,8 +11,8 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/plan/candidate.hpp"
-#include "ebb/plan/passes.hpp"
-#include "ebb/plan/program.hpp"
+#include "ebb/plan/split/micro_batches.hpp"
+#include "ebb/plan/pack/program.hpp"
 #include "ebb/trace/store_half.hpp"
 
 namespace ebb::plan {

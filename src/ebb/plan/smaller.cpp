@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ebb/plan/passes.hpp"
-#include "ebb/plan/rows.hpp"
+#include "ebb/plan/split/micro_batches.hpp"
+#include "ebb/plan/split/can_split.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/store_half.hpp"
 

@@ -112,7 +112,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   }
 
   // A scalar that a call makes of more than scalars is a sum over the examples, or nothing that can
-  // be added up, which plan/rows finds out: it goes on from part to part. A scalar that is made of
+  // be added up, which plan/split/can_split finds out: it goes on from part to part. A scalar that is made of
   // scalars is made again of their totals, once. What does not depend on the batch is what it is.
   Id total_of(Id id) {
     const Value v = trace.values[id];
