@@ -40,6 +40,13 @@ std::int64_t Shape::size() const {
   return product;
 }
 
+Shape Shape::with_dim(int axis, std::int64_t size) const {
+  std::int64_t dims[kMaxRank] = {};
+  std::copy(begin(), end(), dims);
+  dims[axis] = size;
+  return Shape(std::span<const std::int64_t>(dims, static_cast<std::size_t>(rank_)));
+}
+
 bool Shape::operator==(const Shape& other) const {
   return rank_ == other.rank_ && std::equal(begin(), end(), other.begin());
 }

@@ -51,6 +51,7 @@ class Shape {
   const std::int64_t* begin() const { return dims_; }
   const std::int64_t* end() const { return dims_ + rank_; }
   std::span<const std::int64_t> dims() const { return {dims_, static_cast<std::size_t>(rank_)}; }
+  Shape with_dim(int axis, std::int64_t size) const;  // 0 <= axis < rank; all else as it is
 
   bool operator==(const Shape& other) const;
 
@@ -69,6 +70,7 @@ struct Spec {
   std::int64_t size() const { return shape.size(); }
   int rank() const { return shape.rank(); }
   std::size_t bytes() const { return static_cast<std::size_t>(size()) * size_of(dtype); }
+  Spec with_dim(int axis, std::int64_t size) const { return {shape.with_dim(axis, size), dtype}; }
 };
 
 std::string to_string(const Spec& spec);  // f32(4, 64)
