@@ -56,17 +56,16 @@ class Descent {
   void weigh(std::mt19937_64* rng);
 
   // Evicts until the load is at most `target`. `r` is the replay of `extras`, before and after.
-  // False where no way was found; extras are then somewhere on the way.
+  // False where it was not reached; extras are then somewhere in between.
   bool lower(Extras& extras, Replay& r, std::uint64_t target, Score score, std::uint64_t work);
 
   // Takes back extras that the load of `target` has room for. `r` as above.
   void restore(Extras& extras, Replay& r, std::uint64_t target);
 
-  // Every way to evict at position `at` that one gap offers: run again, run again, with the inputs
-  // run again or held, at its use or before; read back. For a close search; `r` is the current
-  // replay.
+  // Every eviction at position `at` that one gap offers: run again, with the inputs run again or
+  // held, at its use or before; read back. For an exhaustive search; `r` is the current replay.
   void prepare(const Replay& r, std::uint64_t target);
-  std::vector<Eviction> ways(const Replay& r, const Gap& gap, Id at);
+  std::vector<Eviction> evictions(const Replay& r, const Gap& gap, Id at);
 
  private:
   std::vector<Id> stages(const Replay& r, const Gap& gap, Id at) const;

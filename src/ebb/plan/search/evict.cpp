@@ -1,4 +1,4 @@
-// The ways to evict one buffer over one gap, and what each costs: the half of Descent that changes
+// Evictions of one buffer over one gap, and what each costs: the half of Descent that changes
 // nothing.
 #include <algorithm>
 
@@ -216,7 +216,7 @@ Eviction Descent::spill(const Replay& r, const Gap& gap, Id at) {
   return e;
 }
 
-std::vector<Eviction> Descent::ways(const Replay& r, const Gap& gap, Id at) {
+std::vector<Eviction> Descent::evictions(const Replay& r, const Gap& gap, Id at) {
   std::vector<Eviction> result;
   for (const Id stage : stages(r, gap, at)) {
     Eviction e = rerun(r, gap, at, stage), held = hold(r, gap, at, stage);

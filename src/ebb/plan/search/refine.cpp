@@ -57,13 +57,13 @@ void Refine::neighbours(std::uint64_t load, const Extras& extras) {
   Extras base = extras;
   replayer_(base, now_);
   const Replay at = now_;
-  std::vector<Eviction> ways;
+  std::vector<Eviction> evictions;
   descent_.prepare(at, load - 1);
   for (const Gap& gap : at.gaps) {
     if (gap.from >= at.peak_at || gap.to <= at.peak_at || g_.bytes[gap.buffer] == 0) continue;
-    for (Eviction& e : descent_.ways(at, gap, at.peak_at)) ways.push_back(std::move(e));
+    for (Eviction& e : descent_.evictions(at, gap, at.peak_at)) evictions.push_back(std::move(e));
   }
-  for (const Eviction& e : ways) {
+  for (const Eviction& e : evictions) {
     if (spent()) return;
     Extras more = base;
     apply(more, e.add, e.drop);
@@ -153,7 +153,7 @@ void Refine::shake() {
 }
 
 void Refine::operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience,
-                        bool closely) {
+                        bool exhaustive) {
   if (g_.nodes == 0) return;
   floor_ = floor;
   limit_ = replayer_.work + work;
@@ -163,7 +163,7 @@ void Refine::operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t p
   while (!spent()) {
     // Explores all that is new, from the largest load down, then shakes for a while.
     bool any = false;
-    for (bool found = closely; found && !spent();) {
+    for (bool found = exhaustive; found && !spent();) {
       found = false;
       auto& plans = front_.plans();
       for (auto at = plans.rbegin(); at != plans.rend(); ++at) {

@@ -1,4 +1,4 @@
-// The close search: tries the neighbours of every plan on the front, each by a full replay.
+// The exhaustive search: tries the neighbours of every plan on the front, each by a full replay.
 //
 // Neighbours of a plan: one more eviction at its largest position; one extra fewer, with whatever
 // only it needed; both, followed by a descent back to the load it had; one extra in another stage.
@@ -26,9 +26,10 @@ class Refine {
         recompute_(recompute),
         needed_(needed_reads(graph)) {}
 
-  // `closely`: with all neighbours; else plans are only shaken. Ends early where `patience` of the
-  // work went by without a better plan.
-  void operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience, bool closely);
+  // `exhaustive`: with all neighbours; else plans are only shaken. Ends early where `patience` of
+  // the work went by without a better plan.
+  void operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience,
+                  bool exhaustive);
 
  private:
   bool offer(const Extras& extras, const Replay& r);

@@ -102,24 +102,46 @@ void Replayer::lay_out(Extras& extras, Replay& r) {
   }
 }
 
-void Replayer::walk(Replay& r) {
-  const auto size = static_cast<Id>(r.positions.size());
+// A stay begins; its bytes are there from `ready` seconds on.
+inline void Replayer::open(Replay& r, Id buffer, Id at, double ready) {
+  r.stays.push_back({buffer, at, at, r.latest[buffer]});
+  r.latest[buffer] = static_cast<Id>(r.stays.size()) - 1;
+  ready_.push_back(ready);
+}
+
+// Before the first position: state that is in memory.
+void Replayer::begin(Replay& r) {
   r.stays.clear();
   r.gaps.clear();
   r.latest.assign(g_.bytes.size(), kNone);
-  r.start.resize(size);
+  r.start.resize(r.positions.size());
   r.main_at.resize(g_.nodes + 1);
   r.valid = true;
   r.transfer_seconds = 0;
   ready_.clear();
   pending_.clear();
+  if (g_.state_bytes == 0) return;
+  for (std::size_t b = 0; b < g_.bytes.size(); ++b)
+    if (g_.state[b] && !r.away[b] && !g_.away[b]) open(r, static_cast<Id>(b), -1, 0);
+}
+
+// After the last: writes under way from `done` on hold their bytes, and state that was there stays.
+void Replayer::end(Replay& r, std::size_t done) {
+  const auto size = static_cast<Id>(r.positions.size());
+  for (std::size_t k = done; k < pending_.size(); ++k) r.stays[pending_[k].stay].last = size - 1;
+  if (g_.state_bytes == 0) return;
+  for (Stay& stay : r.stays) {
+    if (stay.first != -1) continue;
+    if (size - stay.last > 1) r.gaps.push_back({stay.buffer, stay.last, size});
+    stay.last = size - 1;
+  }
+}
+
+void Replayer::walk(Replay& r) {
+  const auto size = static_cast<Id>(r.positions.size());
+  begin(r);
   std::size_t done = 0;  // of pending_
   double now = 0, channel = 0;
-  const auto open = [&](Id buffer, Id at, double ready) {
-    r.stays.push_back({buffer, at, at, r.latest[buffer]});
-    r.latest[buffer] = static_cast<Id>(r.stays.size()) - 1;
-    ready_.push_back(ready);
-  };
   const auto transfer = [&](double seconds) {
     now += g_.spill.seconds_per_transfer + g_.spill.busy * seconds;
     channel = std::max(channel, now) + seconds;
@@ -136,11 +158,6 @@ void Replayer::walk(Replay& r) {
       write_done_[buffer] = end;
     }
   };
-  if (g_.state_bytes > 0) {
-    for (std::size_t b = 0; b < g_.bytes.size(); ++b) {
-      if (g_.state[b] && !r.away[b] && !g_.away[b]) open(static_cast<Id>(b), -1, 0);
-    }
-  }
   for (Id at = 0; at < size; ++at) {
     const Position& p = r.positions[at];
     while (done < pending_.size() && pending_[done].done <= now) ++done;
@@ -149,7 +166,7 @@ void Replayer::walk(Replay& r) {
     }
     r.start[at] = now;
     if (!p.what.is_run()) {
-      open(p.what.buffer(), at, transfer(g_.read_seconds(p.what.buffer())));
+      open(r, p.what.buffer(), at, transfer(g_.read_seconds(p.what.buffer())));
       continue;
     }
     const Id place = p.what.rank();
@@ -174,7 +191,7 @@ void Replayer::walk(Replay& r) {
       }
     }
     for (Id b : g_.out(place)) {
-      open(b, at, 0);
+      open(r, b, at, 0);
       if (p.main && r.written[b]) write(b);
     }
     if (p.main && g_.state_bytes > 0) {
@@ -184,16 +201,7 @@ void Replayer::walk(Replay& r) {
     }
   }
   r.seconds = std::max(now, channel);
-  for (std::size_t k = done; k < pending_.size(); ++k) {
-    r.stays[pending_[k].stay].last = size - 1;
-  }
-  if (g_.state_bytes > 0) {
-    for (Stay& stay : r.stays) {
-      if (stay.first != -1) continue;
-      if (size - stay.last > 1) r.gaps.push_back({stay.buffer, stay.last, size});
-      stay.last = size - 1;
-    }
-  }
+  end(r, done);
 }
 
 void Replayer::sum(Replay& r) {

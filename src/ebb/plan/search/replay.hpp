@@ -87,6 +87,9 @@ class Replayer {
 
  private:
   void lay_out(Extras& extras, Replay& result);
+  void open(Replay& result, Id buffer, Id at, double ready);
+  void begin(Replay& result);
+  void end(Replay& result, std::size_t done);
   void walk(Replay& result);
   void sum(Replay& result);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ebb/plan/search/compose.hpp"
+#include "ebb/plan/search/limits.hpp"
 #include "ebb/plan/search/pareto_front.hpp"
 #include "ebb/plan/search/walk.hpp"
 
@@ -117,9 +118,6 @@ Schedule Frontier::at(std::uint64_t budget) const {
 
 namespace {
 
-constexpr Id kOrders = 2000;                            // nodes: up to here two orders are followed
-constexpr std::size_t kMostLevels = 6 * Tile::kToHalf;  // of tiles: down to a 64th of the scratch
-
 // What the extras of a plan come to.
 Frontier::Point told(const Ordered& g, const Extras& extras) {
   Frontier::Point p;
@@ -141,15 +139,16 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
   auto record = std::make_shared<Frontier::Record>();
   record->graphs.push_back(graph);
   const auto nodes = static_cast<Id>(graph.nodes.size());
+  const bool large = nodes > kSearch.two_orders_nodes;
   std::size_t levels = 0;
   for (const Node& node : graph.nodes) levels = std::max(levels, node.tiles.size());
-  levels = std::min(levels, kMostLevels);
+  levels = std::min(levels, kSearch.most_levels);
   ParetoFront front;
   std::vector<std::unique_ptr<Walk>> walks;
   // Walks share the work: a large graph is walked with all the scratch and with the least, so that
   // both reach their lowest load, and what lies between comes from enlarging.
   std::vector<std::size_t> walked;
-  for (std::size_t level = 0; level < levels && (level == 0 || nodes <= kShaken);
+  for (std::size_t level = 0; level < levels && (level == 0 || nodes <= kSearch.shaken_nodes);
        level += Tile::kToHalf)
     walked.push_back(level);
   walked.push_back(levels);
@@ -167,11 +166,11 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
     }
     std::stable_sort(here.begin(), here.end(),
                      [](const auto& a, const auto& b) { return a->peak() < b->peak(); });
-    here.resize(std::min<std::size_t>(here.size(), nodes > kOrders || levels > 0 ? 1 : 2));
+    here.resize(std::min<std::size_t>(here.size(), large || levels > 0 ? 1 : 2));
     for (auto& walk : here) walks.push_back(std::move(walk));
   }
-  // The measure of work is one position replayed, some 60 ns.
-  const double positions = nodes > kOrders ? 450.0 * nodes : 600.0 * std::max<Id>(nodes, 1000);
+  const double positions = large ? kSearch.positions_of_large * nodes
+                                 : kSearch.positions * std::max<Id>(nodes, kSearch.least_nodes);
   const auto work =
       static_cast<std::uint64_t>(options.effort * positions / static_cast<double>(walks.size()));
   for (const auto& walk : walks) walk->search(work);

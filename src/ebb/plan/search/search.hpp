@@ -1,9 +1,9 @@
 // The search for plans: what to keep, what to run again, what to send to the spill file.
 //
 // It starts from the schedule that keeps everything, and from some made in one go, and descends: at
-// the step with the largest load it takes the cheapest way to lower it, again and again, until no
-// way is left. What it meets on the way is kept as a frontier of (load, seconds): more memory never costs time, because a
-// schedule for a smaller budget is also one for a larger budget.
+// the step with the largest load it takes the cheapest eviction that lowers it, again and again,
+// until none is left. What it meets is kept as a Pareto front of (load, seconds): more memory never
+// costs time, because a schedule for a smaller budget is also one for a larger budget.
 //
 //   Frontier frontier = search(graph, {.spill = cost});
 //   Schedule schedule = frontier.at(64 << 20);   // the fastest one found with load ≤ 64 MiB

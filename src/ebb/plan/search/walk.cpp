@@ -5,18 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "ebb/plan/search/seed_plans.hpp"
+#include "ebb/plan/search/limits.hpp"
 #include "ebb/plan/search/refine.hpp"
+#include "ebb/plan/search/seed_plans.hpp"
 
 namespace ebb::plan {
-namespace {
-
-constexpr Id kClose = 64;  // nodes: up to here every neighbour of every plan is tried
-// A small graph may be a hard one: so much more work goes into it, while that finds better plans.
-constexpr std::uint64_t kHard = 8;
-constexpr double kLook = 0.1;  // less effort than this is a first look
-
-}  // namespace
 
 Walk::Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, ParetoFront& front)
     : g_(graph), order_(order), options_(options), front_(front) {
@@ -26,19 +19,20 @@ Walk::Walk(const Ordered& graph, std::size_t order, const SearchOptions& options
 
 void Walk::search(std::uint64_t work) {
   const std::uint64_t start = replayer_.work;
-  // What is left up to a part of the work.
-  const auto left = [&](double part) {
-    const auto until = start + static_cast<std::uint64_t>(static_cast<double>(work) * part);
+  const bool exhaustive = g_.nodes <= kSearch.exhaustive_nodes;
+  // What is left up to a share of the work.
+  const auto left = [&](double share) {
+    const auto until = start + static_cast<std::uint64_t>(static_cast<double>(work) * share);
     return until - std::min(until, replayer_.work);
   };
   constexpr Score kScores[] = {{true, true}, {false, false}, {true, false}, {false, true}};
   // Down from plans made in one go; half of that from the lowest, which leads to the lowest load.
   std::vector<Extras> begins = seed_plans();
-  const double part = g_.nodes <= kClose ? 0.1 : 0.4;
+  const double share = exhaustive ? 0.1 : 0.4;
   for (std::size_t i = 0; i < begins.size(); ++i)
     down_from(std::move(begins[i]), i == 0 ? 0.25 : 0.05,
-              left(part) / (i == 0 ? 2 : begins.size() - i));
-  if (g_.nodes <= kClose) {
+              left(share) / (i == 0 ? 2 : begins.size() - i));
+  if (exhaustive) {
     for (const double ratio : {0.0, 0.1}) {
       for (const Score& score : kScores) down(score, ratio, left(0.4));
     }
@@ -47,10 +41,10 @@ void Walk::search(std::uint64_t work) {
       for (const Score& score : kScores) down(score, ratio, left(0.85) / 2);
     }
   }
-  if (g_.nodes <= kShaken) {
+  if (g_.nodes <= kSearch.shaken_nodes) {
     Refine(g_, order_, replayer_, descent_, front_, options_.recompute)(
-        options_.floor, g_.nodes <= kClose ? kHard * work : left(0.95), work / 2,
-        g_.nodes <= kClose);
+        options_.floor, exhaustive ? kSearch.exhaustive_work * work : left(0.95), work / 2,
+        exhaustive);
   }
   fill(left(1));
 }
@@ -79,9 +73,9 @@ std::vector<Extras> Walk::seed_plans() {
     if (!r.valid) return;
     found.push_back({r.peak, front_.offer(r.peak, r.seconds, order_, extras), std::move(extras)});
   };
-  const bool look = options_.effort < kLook;
+  const bool coarse = options_.effort < kSearch.coarse_effort;
   std::vector<double> prices = make.prices();
-  if (look && prices.size() > 2) prices = {prices.front(), prices.back()};
+  if (coarse && prices.size() > 2) prices = {prices.front(), prices.back()};
   const auto to_the_file = [&](bool state) {
     for (const bool wait : {false, true}) begin({-1, true, 1, state, wait});
     for (const double price : prices)
@@ -95,7 +89,7 @@ std::vector<Extras> Walk::seed_plans() {
   if (options_.recompute) {
     for (const double price : prices) begin({price});
     for (int n = 2; n <= make.most_segments(); n *= 2)
-      for (std::size_t k = 0; k < (look ? 1 : 3) && k <= prices.size(); ++k)
+      for (std::size_t k = 0; k < (coarse ? 1 : 3) && k <= prices.size(); ++k)
         begin({k == 0 ? -1 : prices[k - 1], false, n});
   }
   std::stable_sort(found.begin(), found.end(),

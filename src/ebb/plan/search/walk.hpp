@@ -11,9 +11,6 @@
 
 namespace ebb::plan {
 
-// Up to so many nodes plans are shaken, and all levels of tiles walked.
-inline constexpr Id kShaken = 400;
-
 class Walk {
  public:
   Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, ParetoFront& front);
