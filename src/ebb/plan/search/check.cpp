@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <stdexcept>
 #include <vector>
 
@@ -13,10 +12,17 @@ namespace {
 
 class Check {
  public:
-  Check(const Graph& graph, const Schedule& schedule, const SpillCost& spill)
-      : g_(graph), s_(schedule), spill_(spill), end_(static_cast<Id>(schedule.steps.size()) - 1) {}
+  // What ends and is still being written is waited for: `at_once`, or with all that is written after
+  // the same run, before memory is taken again.
+  Check(const Graph& graph, const Schedule& schedule, const SpillCost& spill, bool at_once)
+      : g_(graph),
+        s_(schedule),
+        spill_(spill),
+        at_once_(at_once),
+        end_(static_cast<Id>(schedule.steps.size()) - 1) {}
 
-  void all() {
+  // The seconds it takes. Throws where something is wrong.
+  double all() {
     instances();
     for (Id at = 0; at <= end_; ++at) {
       const Step& step = s_.steps[at];
@@ -31,11 +37,13 @@ class Check {
           read(at, step);
           break;
       }
-      // What ends here and is still being written is waited for.
-      for (Id k : ends_[at]) now_ = std::max(now_, written_at_[k]);
+      for (Id k : ends_[at]) until_ = std::max(until_, written_at_[k]);
+      const bool more = at < end_ && s_.steps[at + 1].kind == Step::Kind::write;
+      if (at_once_ || !more) now_ = std::max(now_, until_);
     }
     finish();
     loads();
+    return std::max(now_, channel_);
   }
 
  private:
@@ -197,9 +205,6 @@ class Check {
       require(std::any_of(s_.instances.begin(), s_.instances.end(), here),
               "kept buffer {} is gone at the end", b);
     }
-    now_ = std::max(now_, channel_);
-    require(std::abs(now_ - s_.seconds) <= 1e-9 * (1 + now_), "it takes {} s, not {} s", now_,
-            s_.seconds);
     require(recomputed_ == s_.recomputed, "{} nodes run again, not {}", recomputed_, s_.recomputed);
     require(written_ == s_.written && read_ == s_.read,
             "{} bytes written and {} read, not {} and {}", written_, read_, s_.written, s_.read);
@@ -233,8 +238,9 @@ class Check {
   const Graph& g_;
   const Schedule& s_;
   const SpillCost& spill_;
+  const bool at_once_;
   const Id end_;
-  double now_ = 0, channel_ = 0;
+  double now_ = 0, channel_ = 0, until_ = 0;
   std::uint64_t recomputed_ = 0, written_ = 0, read_ = 0;
   std::vector<bool> full_, changed_, updated_, in_file_;
   std::vector<double> ready_, written_at_;
@@ -246,7 +252,12 @@ class Check {
 
 std::string check(const Graph& graph, const Schedule& schedule, const SpillCost& spill) {
   try {
-    Check(graph, schedule, spill).all();
+    // A schedule does not say which of its writes are waited for at once.
+    const double most = Check(graph, schedule, spill, true).all();
+    const double least = Check(graph, schedule, spill, false).all();
+    const double rounding = 1e-9 * (1 + most);
+    if (schedule.seconds < least - rounding || schedule.seconds > most + rounding)
+      return fmt::format("it takes {} to {} s, not {} s", least, most, schedule.seconds);
     return {};
   } catch (const std::exception& wrong) {
     return wrong.what();
