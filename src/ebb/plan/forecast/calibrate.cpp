@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <initializer_list>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/plan/forecast/machine.hpp"
+#include "ebb/plan/forecast/measure.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -36,10 +36,6 @@ constexpr double kReached = 0.85;  // on the whole, of what a product in the cac
 constexpr double kLonger = 1.15;   // what long sequences gain, who pack their weights once
 constexpr double kMemory = 0.4;  // of the cache's speed, that memory has where it is not measured
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // The fastest of many short tries: whoever else is on the machine only makes it slower.
 template <class F>
 double fastest(F&& once) {
@@ -52,13 +48,6 @@ double fastest(F&& once) {
     best = std::min(best, now() - start);
   }
   return std::max(best, 1e-9);
-}
-
-// Rounded to two digits: what is measured again tomorrow is then mostly the same.
-double rounded(double x) {
-  double unit = 1;
-  while (x / unit >= 100) unit *= 10;
-  return static_cast<double>(static_cast<std::int64_t>(x / unit + 0.5)) * unit;
 }
 
 struct Took {
@@ -78,7 +67,6 @@ Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 
   std::vector<Spec> out(static_cast<std::size_t>(type.outputs));
   type.shape(&op, in, out.data());
   const std::size_t scratch = type.scratch(&op, in);
-  const auto up = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
   const auto taken = [&](std::size_t o) {  // the input whose bytes that output takes
     std::size_t i = 0;
     while (i < in.size() &&
@@ -86,13 +74,14 @@ Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 
       ++i;
     return i;
   };
-  std::size_t bytes = up(scratch) + 64;
-  for (const Spec& s : in) bytes += up(s.bytes());
+  std::size_t bytes = memory::aligned(scratch) + memory::kAlignment;
+  for (const Spec& s : in) bytes += memory::aligned(s.bytes());
   for (std::size_t o = 0; o < out.size(); ++o)
-    if (taken(o) == in.size()) bytes += up(out[o].bytes());
+    if (taken(o) == in.size()) bytes += memory::aligned(out[o].bytes());
   const memory::Planning plans;  // in whichever thread
   memory::Buffer held(bytes, "machine", Category::workspace);
-  auto* at = reinterpret_cast<std::byte*>(up(reinterpret_cast<std::uintptr_t>(held.data())));
+  auto* at = reinterpret_cast<std::byte*>(
+      memory::aligned(reinterpret_cast<std::uintptr_t>(held.data())));
   std::vector<ops::In> ins;
   std::vector<ops::Out> outs;
   for (const Spec& s : in) {
@@ -102,12 +91,12 @@ Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 
         reinterpret_cast<std::int32_t*>(at)[i] = static_cast<std::int32_t>(i * 7919 % below);
     else
       std::fill_n(reinterpret_cast<float*>(at), s.size(), 0.5f);
-    at += up(s.bytes());
+    at += memory::aligned(s.bytes());
   }
   for (std::size_t o = 0; o < out.size(); ++o) {
     const std::size_t i = taken(o);
     outs.push_back({&out[o], i < in.size() ? const_cast<void*>(ins[i].data) : at});
-    if (i == in.size()) at += up(out[o].bytes());
+    if (i == in.size()) at += memory::aligned(out[o].bytes());
   }
   const ops::Scratch rest{at, scratch};
   return {type.cost(&op, in), fastest([&] { type.run(&op, ins, outs, rest); })};
