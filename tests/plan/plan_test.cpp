@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-constexpr std::int64_t kRows = 64;
+constexpr std::int64_t kExamples = 64;
 
 struct Model {
   std::vector<nn::Dense> layers;
@@ -33,14 +33,14 @@ class PlanValue : public testing::Test {
       const Loss loss = adam_.minimize(mse(x, in[0]));
       return std::vector{loss.sum, loss.count};
     };
-    const auto traced = [&](std::int64_t rows, trace::Part part) {
-      const Spec x{{rows, 96}, DType::f32};
-      const trace::Trace first = trace::trace(step, {&x, 1}, trace::Part::first);
-      return trace::trace(step, {&x, 1}, part, &first);
+    const auto traced = [&](std::int64_t examples, trace::MicroBatch which) {
+      const Spec x{{examples, 96}, DType::f32};
+      const trace::Trace first = trace::trace(step, {&x, 1}, trace::MicroBatch::first);
+      return trace::trace(step, {&x, 1}, which, &first);
     };
-    plan::Footprint around;
-    around.reserve = around.runtime = 1 << 20;
-    return plan::make_plan(traced, kRows, options, around, plan::Machine{});
+    plan::Footprint footprint;
+    footprint.reserve = footprint.runtime = 1 << 20;
+    return plan::make_plan(traced, kExamples, options, footprint, plan::Machine{});
   }
 
   Model model_{nn::Init(1)};
@@ -50,23 +50,23 @@ class PlanValue : public testing::Test {
 TEST_F(PlanValue, PlanningTwiceGivesEqualPlans) {
   const plan::Plan all = planned({});
   EXPECT_TRUE(all == planned({}));
-  const plan::Plan parts = planned({.micro_batch = 9});
-  EXPECT_TRUE(parts == planned({.micro_batch = 9}));
-  EXPECT_FALSE(parts == all);
+  const plan::Plan micro_batches = planned({.micro_batch = 9});
+  EXPECT_TRUE(micro_batches == planned({.micro_batch = 9}));
+  EXPECT_FALSE(micro_batches == all);
   const plan::Plan least = planned({.memory = ByteSize{all.minimum}});
   EXPECT_TRUE(least == planned({.memory = ByteSize{all.minimum}}));
   EXPECT_FALSE(least == all);
 
-  plan::Plan other = parts;
-  EXPECT_TRUE(other == parts);
+  plan::Plan other = micro_batches;
+  EXPECT_TRUE(other == micro_batches);
   ++other.programs[0].offsets[0];
-  EXPECT_FALSE(other == parts);
-  other = parts;
+  EXPECT_FALSE(other == micro_batches);
+  other = micro_batches;
   other.frontier.back().seconds *= 2;
-  EXPECT_FALSE(other == parts);
-  other = parts;
+  EXPECT_FALSE(other == micro_batches);
+  other = micro_batches;
   std::swap(other.programs[1].schedule.steps.front(), other.programs[1].schedule.steps.back());
-  EXPECT_FALSE(other == parts);
+  EXPECT_FALSE(other == micro_batches);
 }
 
 // Scopes are the user's words, and the machine's names are its own.

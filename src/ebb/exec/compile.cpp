@@ -49,15 +49,15 @@ constexpr std::uint64_t kSpillCode = kMiB / 4;  // that of files, their thread a
 // What a plan holds on the heap, for each call of the step, and beside them.
 constexpr std::uint64_t kPlanOfACall = 3 << 10, kPlan = 32 << 10;
 
-// Traces of fn for parts of a batch with these inputs. They refer to fn.
-plan::TraceRows traces_of(const trace::Function& fn, const std::vector<Spec>& inputs,
-                          std::int64_t examples) {
-  return [&fn, inputs, examples, first = std::make_shared<trace::Trace>()](std::int64_t rows,
-                                                                           trace::Part part) {
-    const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
-    if (part != trace::Part::whole && first->values.empty())
-      *first = trace::trace(fn, specs, trace::Part::first);
-    return trace::trace(fn, specs, part, first.get());
+// Traces of fn for a batch with these inputs, or micro-batches of it. They refer to fn.
+trace::TraceBatch traces_of(const trace::Function& fn, const std::vector<Spec>& inputs,
+                            std::int64_t examples) {
+  return [&fn, inputs, examples, first = std::make_shared<trace::Trace>()](
+             std::int64_t count, trace::MicroBatch which) {
+    const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, count) : inputs;
+    if (which != trace::MicroBatch::whole && first->values.empty())
+      *first = trace::trace(fn, specs, trace::MicroBatch::first);
+    return trace::trace(fn, specs, which, first.get());
   };
 }
 
@@ -213,7 +213,8 @@ class Compiled::State final : public Function {
     runtime::reserve();
     budget = Budget(ByteSize{this->options.memory.bytes});
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
-    const trace::Trace whole = traces_of(this->fn, first, examples)(examples, trace::Part::whole);
+    const trace::Trace whole =
+        traces_of(this->fn, first, examples)(examples, trace::MicroBatch::whole);
     calls = whole.calls.size();
     for (const trace::Call& call : whole.calls) ops.insert(&call.op.type());
     variables = whole.variables;
@@ -333,7 +334,7 @@ class Compiled::State final : public Function {
     const memory::Planning planning;
     const memory::Drawing draws(Functions::all().promise());
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(first));
-    const plan::TraceRows traces = traces_of(fn, first, examples);
+    const trace::TraceBatch traces = traces_of(fn, first, examples);
     keep_plans(1);
     for (;;) {
       plan::Footprint footprint = Functions::all().footprint(*this);
@@ -409,7 +410,7 @@ class Compiled::State final : public Function {
   std::uint64_t rounding() const {
     std::uint64_t bytes = 4 * plan::kPage;
     for (const Variable& v : variables)
-      bytes += v.charge() - std::min(v.charge(), plan::aligned(v.spec().bytes()));
+      bytes += v.charge() - std::min(v.charge(), memory::aligned(v.spec().bytes()));
     return bytes;
   }
 
@@ -444,7 +445,7 @@ class Compiled::State final : public Function {
   void add(const std::vector<Spec>& inputs, bool small, const Entry* larger = nullptr) {
     Functions& all = Functions::all();
     const std::int64_t examples = std::max<std::int64_t>(1, examples_of(inputs));
-    const plan::TraceRows traces = traces_of(fn, inputs, examples);
+    const trace::TraceBatch traces = traces_of(fn, inputs, examples);
     CompileOptions o = options;
     const memory::Drawing draws(all.promise());  // constants that plans hold
     const std::uint64_t drawn = all.promise().drawn();

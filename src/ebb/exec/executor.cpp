@@ -125,7 +125,7 @@ void Executor::find_variables() {
   resident_bytes_.assign(resident_.size(), nullptr);
   std::uint64_t bytes = 64;
   for (const trace::Before& b : plan_.programs.back().trace.before)
-    bytes += plan::aligned(b.spec.bytes());
+    bytes += memory::aligned(b.spec.bytes());
   before_.resize(bytes + 64);
 }
 
@@ -186,7 +186,7 @@ std::unique_ptr<Executor::Pass> Executor::prepare(std::size_t index) {
     std::byte* place = aligned_before + 64;
     for (const trace::Before& other : plan_.programs.back().trace.before) {
       if (other.name == b.name) break;
-      place += plan::aligned(other.spec.bytes());
+      place += memory::aligned(other.spec.bytes());
     }
     before_at.push_back(place);
   }
@@ -365,7 +365,7 @@ void Executor::patch(Pass& pass, std::span<const Tensor> inputs, const Plan::Run
                      Places results) {
   for (const Pass::Patch& p : pass.inputs) {
     const auto i = static_cast<std::size_t>(p.index);
-    const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.row0) : 0;
+    const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.first) : 0;
     pass.ins[p.place].data = inputs[i].raw() + row0 * pass.input_row_bytes[i] + p.offset;
   }
   for (const Pass::Patch& p : pass.written) {
@@ -382,10 +382,10 @@ std::byte* Executor::place_of(const Pass& pass, const Plan::Run& run, std::size_
                               Places results) const {
   const Program& p = *pass.program;
   const auto place = static_cast<std::size_t>(p.result_index.empty() ? i : p.result_index[i]);
-  if (!plan_.split() || !plan_.result_carries[place]) return results[place];
+  if (!plan_.split() || !plan_.result_per_example[place]) return results[place];
   return results[place] + p.trace.values[p.trace.results[i]].spec.bytes() /
-                              static_cast<std::uint64_t>(run.rows) *
-                              static_cast<std::uint64_t>(run.row0);
+                              static_cast<std::uint64_t>(run.examples) *
+                              static_cast<std::uint64_t>(run.first);
 }
 
 void Executor::run_actions(Pass& pass, bool timed) {
@@ -436,7 +436,7 @@ void Executor::collect(Pass& pass, const Plan::Run& run, std::span<const Tensor>
       from = p.trace.variables[static_cast<std::size_t>(r.variable)].value().raw();
     if (r.input != kNone) {
       const auto i = static_cast<std::size_t>(r.input);
-      const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.row0) : 0;
+      const std::uint64_t row0 = plan_.split() ? static_cast<std::uint64_t>(run.first) : 0;
       from = inputs[i].raw() + row0 * pass.input_row_bytes[i];
     }
     std::memcpy(place_of(pass, run, i, results), from + r.offset,
@@ -493,7 +493,7 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
   std::byte* next = reinterpret_cast<std::byte*>(key_) + 64;
   for (const trace::Before& b : last.trace.before) {
     b.fill({next, b.spec.bytes()});
-    next += plan::aligned(b.spec.bytes());
+    next += memory::aligned(b.spec.bytes());
   }
   if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
 
@@ -505,8 +505,8 @@ void Executor::run(std::span<const Tensor> inputs, Places results) {
     for (const Plan::Run& run : plan_.runs) {
       Pass& pass = *passes_[static_cast<std::size_t>(run.program)];
       patch(pass, inputs, run, results);
-      draws.row0 = plan_.split() ? run.row0 : draws.row0;
-      draws.rows = plan_.split() ? run.rows : draws.rows;
+      draws.row0 = plan_.split() ? run.first : draws.row0;
+      draws.rows = plan_.split() ? run.examples : draws.rows;
       random::write_key(draws, key_);
       run_actions(pass, timed);
       for (const Pass::Bytes& c : pass.carry_copies) std::memcpy(c.to, c.from, c.bytes);

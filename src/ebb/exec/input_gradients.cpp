@@ -45,10 +45,10 @@ class Chunks {
     all_ = x.shape[0];
     const auto traced = [&](std::int64_t rows) {
       const Spec spec = with_rows(x, rows);
-      return trace::trace(fn_, std::span(&spec, 1), trace::Part::last);
+      return trace::trace(fn_, std::span(&spec, 1), trace::MicroBatch::last);
     };
     const plan::SplitAnswer rows = plan::can_split(traced(2), 2, traced(3), 3);
-    if (!rows.possible || rows.result_carries != std::vector<bool>{true})
+    if (!rows.possible || rows.result_per_example != std::vector<bool>{true})
       throw Error(fmt::format("input_gradients: {}; rows have to be independent",
                               rows.reason.empty() ? "the result has no rows" : rows.reason));
     rows_ = std::max<std::int64_t>(all_, 1);

@@ -1,4 +1,4 @@
-// The call by rows as an op: block after block, each member's own kernel in turn.
+// The update in blocks as an op: block after block, each member's own kernel in turn.
 #include <algorithm>
 #include <tuple>
 
@@ -11,25 +11,18 @@ namespace {
 
 constexpr std::size_t kParam = 3;  // of an update's inputs: rule, scale, gradient, parameter, state
 
-Spec with_rows(const Spec& spec, std::int64_t rows) {
-  std::int64_t dims[Shape::kMaxRank];
-  std::copy(spec.shape.begin(), spec.shape.end(), dims);
-  dims[0] = rows;
-  return {Shape(std::span(dims, static_cast<std::size_t>(spec.rank()))), spec.dtype};
-}
-
 std::uint64_t row_bytes(const Spec& spec) {
   return spec.shape[0] == 0 ? 0 : spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]);
 }
 
-// The rows of a call, with what it was given whole or cut to some rows.
+// From row `first` on, with what it was given whole or cut to some rows.
 template <int kOutputs>
-struct ByRows {
+struct InBlocks {
   static constexpr auto name = "gradient_blocks";
   static constexpr bool once = true, unlisted = true;
   const GradientBlocks* what;  // the trace holds it
   std::int64_t first = 0;
-  bool operator==(const ByRows& o) const {
+  bool operator==(const InBlocks& o) const {
     return first == o.first && (what == o.what || *what == *o.what);
   }
 
@@ -73,11 +66,11 @@ struct ByRows {
     ops::In ins[GradientBlocks::kMostInputs];
     std::copy(in.begin(), in.end(), ins);
     for (std::size_t i = w.cut_from; i < in.size(); ++i) {
-      specs[i] = with_rows(*in[i].spec, rows);
+      specs[i] = in[i].spec->with_dim(0, rows);
       ins[i] = {&specs[i], in[i].as<std::byte>() + static_cast<std::uint64_t>(at) *
                                                        row_bytes(*in[i].spec)};
     }
-    const Spec gradient = with_rows(w.gradient, rows);
+    const Spec gradient = w.gradient.with_dim(0, rows);
     const auto block = [&](Id place) {
       return scratch.data() + (static_cast<std::uint64_t>(place) - w.inputs) * w.block;
     };
@@ -107,8 +100,8 @@ struct ByRows {
 
 ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs) {
   const auto op = [&]<int n>(std::integral_constant<int, n>) {
-    const ByRows<n> by{what};
-    return ops::AnyOp(ops::op_type<ByRows<n>>(), &by);
+    const InBlocks<n> blocks{what};
+    return ops::AnyOp(ops::op_type<InBlocks<n>>(), &blocks);
   };
   if (outputs == 1) return op(std::integral_constant<int, 1>());
   if (outputs == 2) return op(std::integral_constant<int, 2>());
@@ -117,8 +110,8 @@ ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs) {
 
 const GradientBlocks* gradient_blocks_of(const Call& call) {
   const auto of = [&]<int n>(std::integral_constant<int, n>) -> const GradientBlocks* {
-    if (&call.op.type() != &ops::op_type<ByRows<n>>()) return nullptr;
-    return static_cast<const ByRows<n>*>(call.op.attributes())->what;
+    if (&call.op.type() != &ops::op_type<InBlocks<n>>()) return nullptr;
+    return static_cast<const InBlocks<n>*>(call.op.attributes())->what;
   };
   if (const GradientBlocks* w = of(std::integral_constant<int, 1>())) return w;
   if (const GradientBlocks* w = of(std::integral_constant<int, 2>())) return w;
@@ -127,9 +120,9 @@ const GradientBlocks* gradient_blocks_of(const Call& call) {
 
 ops::AnyOp at_row(const ops::AnyOp& op, std::int64_t first) {
   const auto moved = [&]<int n>(std::integral_constant<int, n>) {
-    ByRows<n> by = *static_cast<const ByRows<n>*>(op.attributes());
-    by.first = first;
-    return ops::AnyOp(op.type(), &by);
+    InBlocks<n> blocks = *static_cast<const InBlocks<n>*>(op.attributes());
+    blocks.first = first;
+    return ops::AnyOp(op.type(), &blocks);
   };
   if (op.type().outputs == 1) return moved(std::integral_constant<int, 1>());
   if (op.type().outputs == 2) return moved(std::integral_constant<int, 2>());

@@ -5,6 +5,7 @@
 
 #include "ebb/optim/update_ops.hpp"
 #include "ebb/trace/gradient_blocks.hpp"
+#include "ebb/trace/ids.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -13,6 +14,7 @@ using trace::Call;
 using trace::Kind;
 using trace::Trace;
 using trace::Value;
+using memory::aligned;
 
 // Below this a transfer to a file costs more than the bytes are worth.
 constexpr std::uint64_t kWorthSpilling = 16 << 10;
@@ -138,10 +140,7 @@ class Lowering {
   // What a call makes to be a result alone.
   void place_results() {
     std::vector<int> uses(trace_.values.size());
-    for (const Id id : trace_.results) ++uses[trace_.base_of(id)];
-    for (const trace::Assign& a : trace_.assigns) ++uses[trace_.base_of(a.value)];
-    for (const Id id : trace_.carry)
-      if (id != trace::kNone) ++uses[trace_.base_of(id)];
+    trace::each_outcome(trace_, [&](Id id) { ++uses[trace_.base_of(id)]; });
     for (std::size_t i = 0; i < trace_.results.size(); ++i) {
       const Id id = trace_.results[i];
       const Value& v = trace_.values[id];

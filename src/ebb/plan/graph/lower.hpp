@@ -4,8 +4,9 @@
 
 #include <vector>
 
-#include "ebb/plan/graph/graph.hpp"
+#include "ebb/base/memory.hpp"
 #include "ebb/plan/forecast/machine.hpp"
+#include "ebb/plan/graph/graph.hpp"
 #include "ebb/trace/trace.hpp"
 
 namespace ebb::plan {
@@ -15,8 +16,8 @@ struct Lowered {
   std::vector<Id> call;       // per node: which call of the trace
   std::vector<Id> buffer_of;  // per value of the trace
   std::vector<Id> value_of;   // per buffer: the value that names it
-  std::vector<Id> sum_of;  // per buffer: which sum over parts it holds, or kNone. Before and after
-                           // this part are two buffers, which lie in one place
+  std::vector<Id> sum_of;  // per buffer: which sum over micro-batches it holds, or kNone. Before
+                           // and after this one are two buffers, which lie in one place
   std::vector<Id> result_of;  // per buffer: the result that is written there straight away, or
                               // kNone. Its bytes are the caller's, and 0 in the graph
   struct Copy {               // at the end of a step: a variable's new value that lies elsewhere
@@ -47,23 +48,19 @@ struct Lowered {
 };
 
 // With `state` the bytes of variables count in the graph (they may be spilled), else they are 0
-// there; those of sums that go on from part to part always are 0: they have a place of their own.
-// With `stream` large state that nothing but its update uses is not in memory at all.
+// there; those of sums that go on from micro-batch to micro-batch always are 0: they have a place
+// of their own. With `stream` large state that nothing but its update uses is not in memory at all.
 Lowered lower(const trace::Trace& trace, const Machine& machine, bool state, bool stream);
 
-// Of a streamed update: elements of a piece, at most, and how many pieces of an array are in memory: one is
-// read, one updated and one written.
+// Of a streamed update: elements of a piece, at most, and how many pieces of an array are in
+// memory: one is read, one updated and one written.
 inline constexpr std::int64_t kPiece = std::int64_t{1} << 19;
 inline constexpr std::uint64_t kPiecesAtOnce = 3;
 
 inline constexpr std::uint64_t kPage = 4096;  // memory that a file is read into straight away
+constexpr std::uint64_t paged(std::uint64_t bytes) { return memory::round_up(bytes, kPage); }
 inline std::uint64_t Lowered::Stream::place(std::uint64_t element) const {
-  return (static_cast<std::uint64_t>(piece) * element + kPage - 1) / kPage * kPage;
-}
-
-inline constexpr std::uint64_t kAlign = 64;
-constexpr std::uint64_t aligned(std::uint64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
+  return paged(static_cast<std::uint64_t>(piece) * element);
 }
 
 }  // namespace ebb::plan

@@ -54,7 +54,7 @@ Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint
     const bool runs = step.kind == Step::Kind::run;
     blocks.push_back({at, at + 1, runs ? step.scratch : 0});
   }
-  const std::uint64_t alignment = spills ? kPage : kAlign;
+  const std::uint64_t alignment = spills ? kPage : memory::kAlignment;
   const std::uint64_t least = plan::load(blocks, alignment);
   const Packing packing = pack(
       blocks, {.alignment = alignment, .enough = least + least / 200, .effort = kPackEffort});
@@ -67,10 +67,10 @@ Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint
   return p;
 }
 
-std::vector<Program> packed(std::span<const Searched> passes, std::uint64_t load,
+std::vector<Program> packed(std::span<const Searched> searched, std::uint64_t load,
                             std::uint64_t carry) {
   std::vector<Program> all;
-  for (const Searched& s : passes) all.push_back(packed(s, load, carry));
+  for (const Searched& s : searched) all.push_back(packed(s, load, carry));
   return all;
 }
 
@@ -83,10 +83,10 @@ std::uint64_t arena_of(std::span<const Program> programs) {
   return arena + resident;
 }
 
-std::uint64_t constants_of(std::span<const Searched> passes) {
+std::uint64_t constants_of(std::span<const Searched> searched) {
   std::set<const Tensor::Value*> seen;
   std::uint64_t bytes = 0;
-  for (const Searched& s : passes)
+  for (const Searched& s : searched)
     for (const Tensor& t : s.trace.constants) {
       const Tensor::Value* held = t.handle();
       while (held->base) held = held->base;

@@ -1,5 +1,5 @@
-// Whether a batch can be taken in parts, read off the trace: how each op treats rows is the op's
-// own word (BatchRule in ops/op.hpp).
+// Whether a batch can be taken in micro-batches, read off the trace: what each op makes of examples
+// is the op's own word (BatchRule in ops/op.hpp).
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ namespace ebb::plan {
 
 struct SplitAnswer {
   bool possible = false;
-  bool same_bits = false;  // each sum over examples is one chain that goes on from part to part
+  bool same_bits = false;  // each sum over examples is one chain that goes on from one to the next
   std::string reason;      // why not, or why only up to rounding
-  std::string mixed;       // where rows depend on each other, and that was allowed: "" is nowhere
-  std::vector<bool> result_carries;  // per result: rows of the batch, to be put one after the other
-  std::vector<bool> assigned_in_parts;  // per assignment: each part makes it, going on from the last
-  // Constants that are a number for each row of the batch, such as a count: in every part they are
-  // what they are for the whole batch. By their place among the constants of a part's trace.
+  std::string mixed;       // where examples depend on each other, and that was allowed; "": nowhere
+  std::vector<bool> result_per_example;  // per result: those of micro-batches stand in a row
+  std::vector<bool> assigned_in_each;    // per assignment: each micro-batch makes it, in turn
+  // Constants that count examples: in every micro-batch they are what they are for the whole batch.
+  // By their place among the constants of a micro-batch's trace.
   struct Count {
     trace::Id constant;
     Tensor whole;
@@ -26,23 +26,25 @@ struct SplitAnswer {
   std::size_t constants = 0;  // how many there are in such a trace
 };
 
-// The trace of a part with those constants in place; false where it has others than it should.
-bool with_counts(trace::Trace& part, const SplitAnswer& answer);
+// The trace of a micro-batch with those constants in place; false where it has others than it
+// should.
+bool with_counts(trace::Trace& trace, const SplitAnswer& answer);
 
-// `part` is the trace of a later part (trace::Part::last) with `examples` rows; `other` one of a later
-// part, too, with another number of them: all, where a count is wanted. It tells what grows with the
-// batch (constants such as the ones a gradient starts from, shapes that an op is told) from what
-// does not, and what depends on the number of rows in another way, which no part may.
+// Both are traces of a last micro-batch (trace::MicroBatch::last), for two numbers of examples;
+// `other` for all of the batch, where counts are wanted. They tell what grows with the batch
+// (constants such as the ones a gradient starts from, shapes that an op is told) from what does
+// not, and what depends on the number of examples otherwise, which nothing may.
 //
-// With `mixed` each part is a batch of its own, as far as rows depend on each other: another
-// function.
-SplitAnswer can_split(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
+// With `mixed` each micro-batch is a batch of its own, as far as examples depend on each other:
+// another function.
+SplitAnswer can_split(const trace::Trace& trace, std::int64_t examples, const trace::Trace& other,
                       std::int64_t other_examples, bool mixed = false);
 
-// Why a part of so many rows is not what `other` is for its number of them, where the batch can be
-// split; "": it is. Both are traces of later parts. Of a single row little can be said: what is made for
-// each row is no larger then than what it is made of.
-std::string depends_on_rows(const trace::Trace& part, std::int64_t examples, const trace::Trace& other,
-                            std::int64_t other_examples, const SplitAnswer& answer);
+// Why a micro-batch of so many examples does not do what `other` does with its number of them,
+// where the batch can be split; "": it does. Of a single example little can be said: what is made
+// for each is no larger then than what it is made of.
+std::string why_different(const trace::Trace& trace, std::int64_t examples,
+                          const trace::Trace& other, std::int64_t other_examples,
+                          const SplitAnswer& answer);
 
 }  // namespace ebb::plan
