@@ -54,7 +54,7 @@ struct Outcome {
   double forecast_seconds = 0;  // a step
   double plan_seconds = 0;      // from the model to the plan, or to the refusal
   std::int64_t rows = 0, parts = 0;
-  std::string way, label;
+  std::string chosen, label;
   // The run.
   std::uint64_t measured_arena = 0;  // held, as the Ledger says
   std::uint64_t peak = 0;            // VmHWM
@@ -81,7 +81,7 @@ struct Outcome {
     f("plan_seconds", plan_seconds);
     f("rows", rows);
     f("parts", parts);
-    f("way", way);
+    f("chosen", chosen);
     f("label", label);
     f("measured_arena", measured_arena);
     f("peak", peak);

@@ -119,7 +119,7 @@ class Frontier {
     side.least = planned(cell);
     Cell rows = cell;  // what parts hand on does not depend on their size
     rows.budget = 0;
-    rows.micro_batch = 1;
+    rows.rows = 1;
     const std::uint64_t carry = side.split ? planned(rows).carry : 0;
     const std::uint64_t fixed = all_.budget - all_.arena, full = activations(all_);
     const auto add = [&](double divisor) {

@@ -27,7 +27,7 @@ constexpr double kState = 2.1;    // bytes for each parameter
 constexpr double kSaved = 0.45;   // of the activation memory
 constexpr double kLonger = 0.05;  // a step
 
-struct FrontierPoint {
+struct Variant {
   const char* name;
   DType activations = DType::f32;
   bool eight_bit = false;
@@ -37,7 +37,7 @@ struct FrontierPoint {
     return {.approximate = {.activations = activations, .always = true}};
   }
 };
-constexpr FrontierPoint kWays[] = {{"f32"},
+constexpr Variant kWays[] = {{"f32"},
                          {"8-bit AdamW", DType::f32, true},
                          {"bf16 activations", DType::bf16},
                          {"f16 activations", DType::f16},
@@ -62,7 +62,7 @@ std::vector<double> ratios(const std::vector<double>& of, const std::vector<doub
 
 class Learner {
  public:
-  Learner(const Characters& characters, const FrontierPoint& way)
+  Learner(const Characters& characters, const Variant& way)
       : way(way),
         model_(characters.model(way.parameters)),
         optimizer_(optimizer(params(model_), way)),
@@ -94,11 +94,11 @@ class Learner {
   }
   std::uint64_t arena() const { return step_.plan().arena; }
 
-  const FrontierPoint chosen;
+  const Variant way;
   std::vector<double> losses, seconds;
 
  private:
-  static std::unique_ptr<optim::Optimizer> optimizer(std::vector<Variable> params, const FrontierPoint& way) {
+  static std::unique_ptr<optim::Optimizer> optimizer(std::vector<Variable> params, const Variant& way) {
     optim::AdamWOptions o{.lr = 1e-3};
     if (way.parameters == DType::f16) o.half.loss_scale = optim::dynamic;
     if (way.eight_bit) return std::make_unique<optim::AdamW8bit>(std::move(params), o);
@@ -110,7 +110,7 @@ class Learner {
   Step<Loss> step_;
 };
 
-void check_time(Report& report, const char* of, const FrontierPoint& way, double longer) {
+void check_time(Report& report, const char* of, const Variant& way, double longer) {
   report.check(text("%s, %s: time, %.0f%% more at most", of, way.name, kLonger * 100),
                longer <= kLonger, text("%+.1f%%", longer * 100));
 }
@@ -119,7 +119,7 @@ void small(Report& report) {
   const int steps = report.quick() ? 100 : 500;
   const Characters characters(invented_text());
   std::vector<std::unique_ptr<Learner>> all;
-  for (const FrontierPoint& way : kWays) all.push_back(std::make_unique<Learner>(characters, way));
+  for (const Variant& way : kWays) all.push_back(std::make_unique<Learner>(characters, way));
   int done = 0;
   for (const Batch& batch : characters.batches.epochs(steps)) {
     for (const auto& learner : all) learner->learn(batch);
@@ -146,7 +146,7 @@ void small(Report& report) {
   }
   for (const auto& learner : all) {
     if (learner == all[0]) continue;
-    const FrontierPoint& way = learner->way;
+    const Variant& way = learner->way;
     const double off = learner->loss() / f32.loss() - 1;
     report.check(text("small, %s: loss within %.0f%%", way.name, kLoss * 100),
                  std::abs(off) <= kLoss, text("%+.2f%%", off * 100));
@@ -165,7 +165,7 @@ void large(Report& report, const char* row) {
     Task task;
     Step<Task::Results> step;
     std::vector<double> seconds;
-    Run(const char* row, const FrontierPoint& way)
+    Run(const char* row, const Variant& way)
         : task(row), step(compile(task.spec(), way.options(), task.step())) {}
   };
   std::vector<std::unique_ptr<Run>> all;

@@ -14,6 +14,7 @@ constexpr std::int64_t kExamples = 64;
 
 struct Model {
   std::vector<nn::Dense> layers;
+  Model() = default;
   explicit Model(const nn::Init& init) {
     for (int i = 0; i < 4; ++i)
       layers.emplace_back(init / i, 96, 96, nn::DenseOptions{.activation = Activation::gelu});
@@ -23,25 +24,28 @@ struct Model {
   }
 };
 
+// Of a model from 96 columns to as many.
+plan::Plan plan_of(const Model& model, optim::Adam& adam, const CompileOptions& options) {
+  const trace::Function step = [&](std::span<const Tensor> in) {
+    Tensor x = in[0];
+    const Scope scope("a \"quoted\" one");
+    for (const nn::Dense& layer : model.layers) x = layer(x);
+    const Loss loss = adam.minimize(mse(x, in[0]));
+    return std::vector{loss.sum, loss.count};
+  };
+  const auto traced = [&](std::int64_t examples, trace::MicroBatch which) {
+    const Spec x{{examples, 96}, DType::f32};
+    const trace::Trace first = trace::trace(step, {&x, 1}, trace::MicroBatch::first);
+    return trace::trace(step, {&x, 1}, which, &first);
+  };
+  plan::Footprint footprint;
+  footprint.reserve = footprint.runtime = 1 << 20;
+  return plan::make_plan(traced, kExamples, options, footprint, plan::Machine{});
+}
+
 class PlanValue : public testing::Test {
  protected:
-  plan::Plan planned(const CompileOptions& options) {
-    const trace::Function step = [&](std::span<const Tensor> in) {
-      Tensor x = in[0];
-      const Scope scope("a \"quoted\" one");
-      for (const nn::Dense& layer : model_.layers) x = layer(x);
-      const Loss loss = adam_.minimize(mse(x, in[0]));
-      return std::vector{loss.sum, loss.count};
-    };
-    const auto traced = [&](std::int64_t examples, trace::MicroBatch which) {
-      const Spec x{{examples, 96}, DType::f32};
-      const trace::Trace first = trace::trace(step, {&x, 1}, trace::MicroBatch::first);
-      return trace::trace(step, {&x, 1}, which, &first);
-    };
-    plan::Footprint footprint;
-    footprint.reserve = footprint.runtime = 1 << 20;
-    return plan::make_plan(traced, kExamples, options, footprint, plan::Machine{});
-  }
+  plan::Plan planned(const CompileOptions& options) { return plan_of(model_, adam_, options); }
 
   Model model_{nn::Init(1)};
   optim::Adam adam_{params(model_)};
@@ -86,6 +90,36 @@ TEST_F(PlanValue, TheSmallestBudgetDoesNotDependOnTheOneAskedFor) {
   } catch (const BudgetTooSmall& e) {
     EXPECT_EQ(e.minimum, all.minimum);
   }
+}
+
+// Also where small variables stay in memory beside large ones in the file, and where only the last
+// micro-batch uses those of the optimizer.
+TEST(PlanArena, IsHardlyMoreThanTheLoad) {
+  Model model;
+  const nn::Init init(1);
+  const auto add = [&](std::int64_t in, std::int64_t out) {
+    model.layers.emplace_back(init / static_cast<int>(model.layers.size()), in, out,
+                              nn::DenseOptions{.activation = Activation::gelu});
+  };
+  add(96, 1024), add(1024, 96), add(96, 32);
+  for (int i = 0; i < 16; ++i) add(32, 32);
+  add(32, 96);
+  optim::Adam adam(params(model));
+  int in_the_file = 0;
+  for (const std::int64_t micro_batch : {0, 9}) {
+    const std::uint64_t least = plan_of(model, adam, {.micro_batch = micro_batch}).minimum;
+    for (const std::uint64_t percent : {100, 105, 110, 125, 150, 200}) {
+      const plan::Plan p =
+          plan_of(model, adam, {.memory = ByteSize{least * percent / 100}, .micro_batch = micro_batch});
+      std::uint64_t load = 0;
+      for (const plan::Program& program : p.programs) load = std::max(load, program.schedule.load);
+      EXPECT_LE(p.arena + p.resident - p.carry_bytes, load + load / 100 + plan::kPage)
+          << percent << "% of the smallest budget, " << p.chosen.text();
+      EXPECT_LE(p.forecast.gaps, load / 100 + 2 * plan::kPage) << p.chosen.text();
+      in_the_file += p.chosen.state_spilled;
+    }
+  }
+  EXPECT_GT(in_the_file, 2);
 }
 
 TEST_F(PlanValue, TextsAreQuotedInJson) {

@@ -21,51 +21,59 @@ void Arena::clear() {
   size_ = 0;
 }
 
-Arenas::Place& Arenas::place_of(const Arena* arena) {
-  return *std::find_if(places_.begin(), places_.end(),
-                       [&](const Place& p) { return p.arena.get() == arena; });
+// Idle ones that are larger; whether any was. The lock is held.
+bool Arenas::clear_those(std::uint64_t above, const Arena* but) {
+  bool any = false;
+  for (const auto& arena : arenas_) {
+    if (arena.get() == but || !arena->try_acquire()) continue;
+    any |= arena->size() > above;
+    if (arena->size() > above) arena->clear();
+    arena->release();
+  }
+  return any;
 }
 
-Arenas::Lease::Lease(Arenas& arenas, const Arena* preferred) : all_(arenas), arena_(nullptr) {
+Arenas::Lease::Lease(Arenas& arenas, Arena* preferred) : all_(arenas), arena_(nullptr) {
+  if (preferred && preferred->try_acquire()) {
+    arena_ = preferred;
+    return;
+  }
   const std::lock_guard lock(all_.lock_);
-  Place* found = nullptr;
-  for (Place& p : all_.places_) {
-    if (p.busy) continue;
-    if (p.arena.get() == preferred || !found ||
-        (found->arena.get() != preferred && p.arena->size() > found->arena->size()))
-      found = &p;
+  Arena* found = nullptr;  // the largest that is free
+  for (const auto& arena : all_.arenas_) {
+    if ((found && arena->size() <= found->size()) || !arena->try_acquire()) continue;
+    if (found) found->release();
+    found = arena.get();
   }
   if (!found) {
-    all_.places_.push_back({std::make_unique<Arena>(all_.from_)});
-    found = &all_.places_.back();
+    all_.arenas_.push_back(std::make_unique<Arena>(all_.from_));
+    found = all_.arenas_.back().get();
+    found->try_acquire();
+    all_.count_ = all_.arenas_.size();
   }
-  found->busy = true;
-  arena_ = found->arena.get();
+  arena_ = found;
 }
 
-// Of several that are free, one is enough: the largest.
+// Of several that are free, one is enough: the largest. Whoever comes second first counts its arena and
+// then looks whether this one is busy, so that either sees the other.
 Arenas::Lease::~Lease() {
+  arena_->release();
+  if (all_.count_ == 1) return;  // and nobody waits
   const std::lock_guard lock(all_.lock_);
-  all_.place_of(arena_).busy = false;
-  if (all_.places_.size() == 1) return;  // and nobody waits
   ++all_.freed_count_;
-  Arena* largest = nullptr;
-  for (const Place& p : all_.places_)
-    if (!p.busy && (!largest || p.arena->size() > largest->size())) largest = p.arena.get();
-  for (Place& p : all_.places_)
-    if (!p.busy && p.arena.get() != largest) p.arena->clear();
+  const Arena* largest = nullptr;
+  for (const auto& arena : all_.arenas_)
+    if (!arena->busy() && (!largest || arena->size() > largest->size())) largest = arena.get();
+  all_.clear_those(0, largest);
   if (all_.waiting_) all_.freed_.notify_all();
 }
 
 bool Arenas::Lease::wait_for_another() {
   std::unique_lock lock(all_.lock_);
-  bool given_back = false;
-  for (Place& p : all_.places_)
-    if (!p.busy && p.arena->size() > 0) p.arena->clear(), given_back = true;
-  if (given_back) return true;
+  if (all_.clear_those(0, nullptr)) return true;
   // Not for those who wait themselves; what it gives up may be what one of them waits for.
   int running = -1 - all_.waiting_;  // without this one
-  for (const Place& p : all_.places_) running += p.busy;
+  for (const auto& arena : all_.arenas_) running += arena->busy();
   if (arena_->size() > 0) {
     arena_->clear();
     ++all_.freed_count_;
@@ -91,8 +99,7 @@ std::byte* Arenas::Lease::fit(std::uint64_t bytes, std::uint64_t most) {
 
 void Arenas::clear_idle(std::uint64_t above) {
   const std::lock_guard lock(lock_);
-  for (Place& p : places_)
-    if (!p.busy && p.arena->size() > above) p.arena->clear();
+  clear_those(above, nullptr);
 }
 
 }  // namespace ebb::exec

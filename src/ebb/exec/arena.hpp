@@ -4,6 +4,7 @@
 // room; where the budget has none, they wait for each other.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +27,13 @@ class Arena {
   std::uint64_t size() const { return size_; }
   void clear();
 
+  // Whoever has it may use it, or clear it. False where another one has it.
+  bool try_acquire() { return !busy_.exchange(true); }
+  void release() { busy_ = false; }
+  bool busy() const { return busy_; }
+
  private:
+  std::atomic<bool> busy_ = false;
   const memory::Promise& from_;
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
@@ -40,7 +47,7 @@ class Arenas {
   class Lease {
    public:
     // The one that was used last, if it is free.
-    Lease(Arenas& arenas, const Arena* preferred);
+    Lease(Arenas& arenas, Arena* preferred);
     ~Lease();
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
@@ -60,18 +67,15 @@ class Arenas {
   void clear_idle(std::uint64_t above = 0);  // those that nobody uses, and that are larger
 
  private:
-  struct Place {
-    std::unique_ptr<Arena> arena;
-    bool busy = false;
-  };
-  Place& place_of(const Arena* arena);
+  bool clear_those(std::uint64_t above, const Arena* but);
 
   const memory::Promise& from_;
   std::mutex lock_;
   std::condition_variable freed_;
   int waiting_ = 0;
   std::uint64_t freed_count_ = 0;  // times that one was given back
-  std::vector<Place> places_;
+  std::vector<std::unique_ptr<Arena>> arenas_;
+  std::atomic<std::size_t> count_ = 0;  // of them: where there is one, nobody can wait
 };
 
 }  // namespace ebb::exec

@@ -87,7 +87,7 @@ class Executor {
   std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer
   plan::Plan& plan_;                         // the same
   Arenas& arenas_;
-  const Arena* arena_ = nullptr;  // the one it ran in last
+  Arena* arena_ = nullptr;        // the one it ran in last
   std::byte* base_ = nullptr;     // the arena's bytes that the passes' pointers were made for
   struct File {  // of all executors that use it: it lets its variables go when the last one ends
     std::shared_ptr<Store> store;

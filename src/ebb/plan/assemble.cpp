@@ -60,10 +60,7 @@ void forecast(const Problem& problem, const Candidates& candidates, const Candid
   f.unlimited_seconds = f.seconds;
   for (const Candidate& other : candidates.all)
     f.unlimited_seconds = std::min(f.unlimited_seconds, other.seconds(kOutside));
-  const auto largest = std::max_element(
-      p.programs.begin(), p.programs.end(),
-      [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
-  describe_peak(*largest, f);
+  describe_peak(p.programs, f);
   if (c.policy.spilling < Spilling::state) {
     const trace::Trace& last = p.programs.back().trace;  // it uses all that the others do
     for (const trace::Value& v : last.values)

@@ -1,6 +1,7 @@
 // A Plan for people, in ten seconds; and for programs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <ostream>
 
@@ -98,6 +99,9 @@ std::string to_string(const Plan& p) {
   if (f.spilled)
     fmt::format_to(to, "  spill file            {:>10}   of the disk ({} bytes)\n",
                    enough(f.spilled), f.spilled);
+  if (p.budget)
+    fmt::format_to(to, "  left in the budget    {:>10}   steps of other threads have arenas there, or wait\n",
+                   readable(p.budget - std::min(p.budget, f.process)));
   fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", enough(p.minimum),
                  p.minimum);
   if (p.frontier.size() > 1) {

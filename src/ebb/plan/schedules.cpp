@@ -43,6 +43,19 @@ void send_away(Searched& s, const std::vector<Variable>& away) {
   }
 }
 
+// What stays in memory does so in every program, though only the last one uses the optimizer's state.
+void hold_alike(std::vector<Searched>& programs) {
+  std::vector<std::uint64_t> own;
+  for (const Searched& s : programs) {
+    own.push_back(0);
+    for (const Buffer& b : s.lowered.graph.buffers)
+      if (b.origin == Origin::state && !b.away) own.back() += b.bytes;
+  }
+  const std::uint64_t all = *std::max_element(own.begin(), own.end());
+  for (std::size_t i = 0; i < programs.size(); ++i)
+    programs[i].lowered.graph.held = all - own[i];
+}
+
 }  // namespace
 
 Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine) {
@@ -78,18 +91,22 @@ std::vector<Searched> schedules(const Problem& problem, const Traced& traced, Po
   options.effort = only_order ? kLimits.order_effort : effort;
   options.spill = spill_cost(policy.spilling, problem.machine);
   std::vector<Searched> result(traced.traces.size());
-  const auto search_some = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      result[i] = lowered(traced.traces[i], policy, problem.options.fuse, problem.machine);
-      if (split) send_away(result[i], away);
-      result[i].frontier = search(result[i].lowered.graph, options);
+  const auto each = [&](const auto& f) {
+    const auto some = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) f(i);
+    };
+    if (problem.at_once) {
+      pool::parallel_for(result.size(), 1, some);
+    } else {
+      some(0, result.size());
     }
   };
-  if (problem.at_once) {
-    pool::parallel_for(result.size(), 1, search_some);
-  } else {
-    search_some(0, result.size());
-  }
+  each([&](std::size_t i) {
+    result[i] = lowered(traced.traces[i], policy, problem.options.fuse, problem.machine);
+    if (split) send_away(result[i], away);
+  });
+  if (split) hold_alike(result);
+  each([&](std::size_t i) { result[i].frontier = search(result[i].lowered.graph, options); });
   return result;
 }
 

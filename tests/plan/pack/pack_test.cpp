@@ -38,7 +38,8 @@ std::string fault(const Blocks& blocks, const Packing& packing, std::uint64_t al
   std::vector<Event> events;
   std::uint64_t top = 0;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    if (packing.offsets[i] % alignment) return "alignment of block " + std::to_string(i);
+    if (packing.offsets[i] % std::max(alignment, blocks[i].alignment))
+      return "alignment of block " + std::to_string(i);
     if (blocks[i].bytes == 0 || blocks[i].first >= blocks[i].last) continue;
     top = std::max(top,
                    packing.offsets[i] + (blocks[i].bytes + alignment - 1) / alignment * alignment);
@@ -94,6 +95,19 @@ TEST(Pack, EndsAreNotIncluded) {
   EXPECT_EQ(pack(together, {.alignment = 1}).bytes, 101u);
 }
 
+// Between blocks that lie at pages, those that need not are not rounded up to pages.
+TEST(Pack, EachBlockHasItsOwnAlignment) {
+  Blocks blocks;
+  for (int i = 0; i < 8; ++i) {
+    blocks.push_back({0, 2, 3 * 4096 + 1024, 4096});
+    blocks.push_back({0, 2, 3 * 1024});
+  }
+  const Packing packing = pack(blocks);
+  EXPECT_EQ(fault(blocks, packing, 64), "");
+  EXPECT_EQ(packing.bytes, load(blocks, 64));
+  EXPECT_EQ(packing.bytes, 8u * 4 * 4096);
+}
+
 TEST(Pack, TheCheckFindsFaults) {
   const Blocks blocks{{0, 3, 100}, {2, 4, 64}};
   EXPECT_EQ(fault(blocks, {{0, 128}, 192}, 64), "");
@@ -101,6 +115,7 @@ TEST(Pack, TheCheckFindsFaults) {
   EXPECT_NE(fault(blocks, {{32, 0}, 160}, 32), "");
   EXPECT_NE(fault(blocks, {{0, 130}, 194}, 64), "");
   EXPECT_NE(fault(blocks, {{0, 128}, 191}, 64), "");
+  EXPECT_NE(fault({{0, 3, 100}, {2, 4, 64, 256}}, {{0, 128}, 192}, 64), "");
 }
 
 TEST(Pack, RandomBlocksNeverOverlap) {
@@ -115,6 +130,8 @@ TEST(Pack, RandomBlocksNeverOverlap) {
       b.bytes = below(random, 10) ? size_in(random, 0, 14) : 0;
     }
     const std::uint64_t alignment = std::uint64_t{1} << below(random, 9);
+    if (seed % 2)
+      for (Block& b : blocks) b.alignment = below(random, 3) ? 1 : 8 * alignment;
     const Packing packing = pack(blocks, {.alignment = alignment, .effort = 300'000});
     ASSERT_EQ(fault(blocks, packing, alignment), "");
     ASSERT_GE(packing.bytes, load(blocks, alignment));

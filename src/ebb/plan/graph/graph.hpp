@@ -52,6 +52,7 @@ struct Buffer {
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Buffer> buffers;
+  std::uint64_t held = 0;  // bytes in memory all along that no node uses: variables of other programs
   bool operator==(const Graph&) const = default;
 };
 

@@ -34,12 +34,22 @@ class Component {
 
   const Offsets& pack(std::uint64_t& effort) {
     if (!consider(skyline(blocks_, sections_)) && !consider(best_fit_in_time(blocks_)) &&
-        !consider(best_fit_in_time(mirrored())) && !in_order(effort))
+        !consider(best_fit_in_time(mirrored())) && !with_half(effort, &Component::fullest_first) &&
+        !with_half(effort, &Component::in_order))
       search(effort);
     return best_;
   }
 
  private:
+  // What is not used comes back. With many blocks, first fit alone would use all the effort.
+  bool with_half(std::uint64_t& effort, bool (Component::*way)(std::uint64_t&)) {
+    std::uint64_t share = effort / 2;
+    effort -= share;
+    const bool enough = (this->*way)(share);
+    effort += share;
+    return enough;
+  }
+
   bool consider(Offsets offsets) {
     const std::uint64_t top = height(blocks_, offsets);
     if (best_.empty() || top < height_) {
@@ -50,7 +60,8 @@ class Component {
   }
   Rectangles mirrored() const {  // in time: what ended first begins last
     Rectangles result = blocks_;
-    for (Rectangle& b : result) b = {sections_ - b.last, sections_ - b.first, b.bytes};
+    for (Rectangle& b : result)
+      b.first = sections_ - std::exchange(b.last, sections_ - b.first);
     return result;
   }
 
@@ -115,40 +126,61 @@ class Component {
   }
 
   // The search proper is for the blocks that live where memory is nearly full; the others, which
-  // have room, are fitted in afterwards. Where that does not do, for all.
-  void search(std::uint64_t& effort) {
+  // have room, are fitted in afterwards.
+  struct Core {
+    std::vector<int> order;  // the core, then the others, those with the least room first
+    Rectangles blocks;
+  };
+  Core core(std::uint64_t tenths) const {
     const std::vector<std::uint64_t> load = fullest();
+    Core c;
+    c.order.resize(blocks_.size());
+    std::iota(c.order.begin(), c.order.end(), 0);
+    std::stable_sort(c.order.begin(), c.order.end(), [&](int x, int y) {
+      return std::pair(load[x], blocks_[x].bytes) > std::pair(load[y], blocks_[y].bytes);
+    });
+    const auto middle = std::find_if(c.order.begin(), c.order.end(),
+                                     [&](int i) { return load[i] < goal_ / 10 * tenths; });
+    std::sort(c.order.begin(), middle);
+    for (auto i = c.order.begin(); i != middle; ++i) c.blocks.push_back(blocks_[*i]);
+    return c;
+  }
+  bool search(Core& core, std::uint64_t capacity, std::uint64_t part, std::uint64_t& effort) {
+    std::uint64_t share = effort / part + 1;
+    effort -= std::min(effort, share);
+    const Offsets found = search_packing(core.blocks, capacity, share);
+    effort += share;
+    if (found.empty()) return false;
+    Offsets offsets(blocks_.size());
+    for (std::size_t c = 0; c < found.size(); ++c) offsets[core.order[c]] = found[c];
+    return in_rounds(core.order, effort, std::move(offsets), found.size());
+  }
+
+  // Where what fits into the fullest sections is found, it is found soon: before anything that
+  // takes time with all blocks.
+  bool fullest_first(std::uint64_t& effort) {
+    constexpr std::uint64_t kSoon = 1500;  // looks for each block of the core
+    Core c = core(9);
+    if (c.blocks.size() > kSearchable) return false;
+    const std::uint64_t part = effort / (kSoon * (c.blocks.size() + 1)) + 1;
+    return search(c, goal_, part, effort);
+  }
+
+  // Where the core does not do, for all.
+  void search(std::uint64_t& effort) {
     for (const std::uint64_t tenths : {9, 7, 0}) {
-      std::vector<int> order(blocks_.size());
-      std::iota(order.begin(), order.end(), 0);
-      std::stable_sort(order.begin(), order.end(), [&](int x, int y) {
-        return std::pair(load[x], blocks_[x].bytes) > std::pair(load[y], blocks_[y].bytes);
-      });
-      const auto middle = std::find_if(order.begin(), order.end(),
-                                       [&](int i) { return load[i] < goal_ / 10 * tenths; });
-      const std::size_t core = middle - order.begin();
-      if (core > kSearchable) continue;
-      std::sort(order.begin(), middle);
-      search(order, core, effort);
-      if (height_ <= goal_ || core == blocks_.size()) return;
+      Core c = core(tenths);
+      if (c.blocks.size() > kSearchable) continue;
+      search(c, effort);
+      if (height_ <= goal_ || c.blocks.size() == blocks_.size()) return;
     }
   }
 
   // First for the goal itself, then halving what is left between it and the best.
-  void search(std::vector<int> order, std::size_t core, std::uint64_t& effort) {
-    Rectangles searched;
-    for (std::size_t c = 0; c < core; ++c) searched.push_back(blocks_[order[c]]);
+  void search(Core& core, std::uint64_t& effort) {
     std::uint64_t low = goal_, capacity = goal_;
     while (effort > 0 && height_ > low) {
-      std::uint64_t share = effort / (capacity == goal_ ? 2 : 4) + 1;
-      effort -= std::min(effort, share);
-      const Offsets found = search_packing(searched, capacity, share);
-      effort += share;
-      if (!found.empty()) {
-        Offsets offsets(blocks_.size());
-        for (std::size_t c = 0; c < core; ++c) offsets[order[c]] = found[c];
-        if (in_rounds(order, effort, std::move(offsets), core)) return;
-      }
+      if (search(core, capacity, capacity == goal_ ? 2 : 4, effort)) return;
       if (height_ > capacity) low = capacity;
       if (height_ - low <= goal_ / 1000) return;
       capacity = low + (height_ - low) / 2;
@@ -209,7 +241,9 @@ Packing pack(std::span<const Block> blocks, PackOptions options) {
     if (event.start) {
       slot[event.block] = static_cast<int>(component.size());
       members.push_back(event.block);
-      component.push_back({section, 0, rounded_up(blocks[event.block].bytes, options.alignment)});
+      const Block& b = blocks[event.block];
+      component.push_back({section, 0, rounded_up(b.bytes, options.alignment),
+                           std::max(b.alignment, options.alignment)});
       grew = true;
       continue;
     }

@@ -45,11 +45,11 @@ class Skyline {
       const int block = longest(begin, end);
       if (block >= 0) {
         const Rectangle& b = blocks_[block];
-        offsets[block] = floor;
+        offsets[block] = b.at_or_above(floor);
         end_[begin] = 0;
         if (begin < b.first) cut(begin, b.first, floor);
         if (b.last < end) cut(b.last, end, floor);
-        join(b.first, b.last, floor + b.bytes);
+        join(b.first, b.last, offsets[block] + b.bytes);
       } else if (begin > 0 || end < sections_) {
         const std::uint64_t wall =
             std::min(begin > 0 ? floor_[begin_[begin]] : std::numeric_limits<std::uint64_t>::max(),
@@ -173,16 +173,20 @@ Offsets best_fit_in_time(const Rectangles& blocks) {
         add(begin, end - begin);
       }
     }
-    const auto found = by_size.lower_bound({blocks[i].bytes, 0});
-    if (found == by_size.end()) {
-      offsets[i] = top;
-      top += blocks[i].bytes;
-    } else {
-      const auto [bytes, begin] = *found;
-      offsets[i] = begin;
+    const auto found =
+        std::find_if(by_size.lower_bound({blocks[i].bytes, 0}), by_size.end(), [&](const auto& gap) {
+          return blocks[i].at_or_above(gap.second) + blocks[i].bytes <= gap.second + gap.first;
+        });
+    std::uint64_t begin = top, end = 0;  // of the gap
+    if (found != by_size.end()) {
+      begin = found->second, end = begin + found->first;
       drop(gaps.find(begin));
-      if (bytes > blocks[i].bytes) add(begin + blocks[i].bytes, bytes - blocks[i].bytes);
     }
+    const std::uint64_t low = blocks[i].at_or_above(begin), high = low + blocks[i].bytes;
+    offsets[i] = low;
+    if (low > begin) add(begin, low - begin);
+    if (high < end) add(high, end - high);
+    top = std::max(top, high);
   }
   return offsets;
 }
@@ -205,7 +209,7 @@ Offsets first_fit(const Rectangles& blocks, const std::vector<int>& order, Offse
       for (const Placed& p : placed) {
         if (p.last <= b.first || b.last <= p.first) continue;
         if (p.begin >= at + b.bytes) break;
-        at = std::max(at, p.end);
+        at = std::max(at, b.at_or_above(p.end));
       }
     }
     offsets[order[o]] = at;

@@ -148,12 +148,13 @@ class Search {
     look(overlapping_[block].size());
     for (const int k : overlapping_[block]) {
       if (placed_[k] || lowest_[k] >= top) continue;
-      if (top + blocks_[k].bytes > capacity_) {
+      const Word lowest = blocks_[k].at_or_above(top);
+      if (lowest + blocks_[k].bytes > capacity_) {
         conflict_ = because_;
         blame(k);
         return false;
       }
-      raise(k, top, because_);
+      raise(k, lowest, because_);
     }
     return touched_fit();
   }
@@ -166,6 +167,7 @@ class Search {
       look(overlapping_[k].size());
       for (const int j : overlapping_[k])
         if (!placed_[j]) lowest = std::min(lowest, lowest_[j] + blocks_[j].bytes);
+      if (lowest != kNever) lowest = blocks_[k].at_or_above(lowest);
       if (lowest == kNever || lowest + blocks_[k].bytes > capacity_) {
         conflict_.assign(why(k), why(k) + words_);
         blame(k);

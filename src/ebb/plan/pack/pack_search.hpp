@@ -21,6 +21,11 @@ namespace ebb::plan {
 struct Rectangle {
   std::int32_t first = 0, last = 0;  // sections, last not included
   std::uint64_t bytes = 0;           // not 0
+  std::uint64_t alignment = 1;       // of its offset
+
+  std::uint64_t at_or_above(std::uint64_t offset) const {
+    return (offset + alignment - 1) / alignment * alignment;
+  }
 };
 
 // Offsets that keep all rectangles below `capacity`, or an empty vector. `work`, the number of

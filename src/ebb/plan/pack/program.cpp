@@ -10,7 +10,7 @@
 namespace ebb::plan {
 namespace {
 
-constexpr std::uint64_t kPackEffort = 4'000'000;  // some tens of milliseconds
+constexpr std::uint64_t kPackEffort = 8'000'000;  // some tens of milliseconds
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
 }  // namespace
@@ -24,10 +24,15 @@ Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint
   p.trace = std::move(trace);
   p.lowered = std::move(lowered);
   p.schedule = std::move(schedule);
-  const bool spills = p.schedule.written + p.schedule.read > 0 || !p.lowered.streams.empty();
-  std::vector<bool> read(p.schedule.instances.size());
-  for (const Step& step : p.schedule.steps)
-    if (step.kind == Step::Kind::read) read[step.out[0]] = true;
+  // What goes to the file or comes from it lies at pages, and is transferred as it lies; for all
+  // else, which may be much smaller than a page, that would be a waste.
+  std::vector<bool> read(p.schedule.instances.size()), moves(p.schedule.instances.size());
+  for (const Step& step : p.schedule.steps) {
+    if (step.kind == Step::Kind::read) read[step.out[0]] = moves[step.out[0]] = true;
+    if (step.kind == Step::Kind::write) moves[step.in[0]] = true;
+  }
+  std::vector<bool> streams(p.lowered.graph.nodes.size());
+  for (const Lowered::Stream& s : p.lowered.streams) streams[s.node] = true;
   std::vector<Block> blocks;
   std::vector<std::size_t> block_of(p.schedule.instances.size(), kNowhere);
   for (std::size_t i = 0; i < p.schedule.instances.size(); ++i) {
@@ -41,23 +46,25 @@ Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint
     const std::int64_t end = in.last + 1;
     if (in.takes != kNone && block_of[in.takes] != kNowhere) {
       block_of[i] = block_of[in.takes];
-      blocks[block_of[i]].last = std::max(blocks[block_of[i]].last, end);
+      Block& block = blocks[block_of[i]];
+      block.last = std::max(block.last, end);
+      if (moves[i]) block.alignment = kPage;
       continue;
     }
     block_of[i] = blocks.size();
-    blocks.push_back({in.first, end, b.bytes});
+    blocks.push_back({in.first, end, b.bytes, moves[i] ? kPage : memory::kAlignment});
   }
   const auto first_scratch = static_cast<std::ptrdiff_t>(blocks.size());
   for (std::size_t i = 0; i < p.schedule.steps.size(); ++i) {
     const Step& step = p.schedule.steps[i];
     const auto at = static_cast<std::int64_t>(i);
     const bool runs = step.kind == Step::Kind::run;
-    blocks.push_back({at, at + 1, runs ? step.scratch : 0});
+    blocks.push_back(
+        {at, at + 1, runs ? step.scratch : 0, runs && streams[step.node] ? kPage : memory::kAlignment});
   }
-  const std::uint64_t alignment = spills ? kPage : memory::kAlignment;
-  const std::uint64_t least = plan::load(blocks, alignment);
-  const Packing packing = pack(
-      blocks, {.alignment = alignment, .enough = least + least / 200, .effort = kPackEffort});
+  const std::uint64_t least = plan::load(blocks, memory::kAlignment);
+  const Packing packing =
+      pack(blocks, {.alignment = memory::kAlignment, .enough = least + least / 200, .effort = kPackEffort});
   p.offsets.assign(block_of.size(), kOutside);
   for (std::size_t i = 0; i < block_of.size(); ++i)
     if (block_of[i] != kNowhere) p.offsets[i] = packing.offsets[block_of[i]] + carry;
@@ -128,6 +135,19 @@ std::vector<std::int64_t> ends(const Schedule& s) {
   return last;
 }
 
+// Variables in memory that the last program uses and this one does not.
+void add_held(const Program& p, const Program& last, Forecast& f) {
+  if (p.lowered.graph.held == 0) return;
+  const std::vector<Variable>& own = p.trace.variables;
+  for (std::size_t i = 0; i < last.lowered.graph.buffers.size(); ++i) {
+    const Buffer& b = last.lowered.graph.buffers[i];
+    if (b.origin != Origin::state || b.away) continue;
+    const trace::Value& v = last.trace.values[last.lowered.value_of[i]];
+    if (std::find(own.begin(), own.end(), last.trace.variables[v.index]) == own.end())
+      f.at_peak[static_cast<int>(v.category)] += b.bytes;
+  }
+}
+
 }  // namespace
 
 std::vector<std::uint64_t> live_bytes(const Program& p) {
@@ -141,7 +161,7 @@ std::vector<std::uint64_t> live_bytes(const Program& p) {
     change[static_cast<std::size_t>(last[i] + 1)] -= bytes;
   }
   std::vector<std::uint64_t> live(s.steps.size());
-  std::int64_t now = 0;
+  auto now = static_cast<std::int64_t>(p.lowered.graph.held);
   for (std::size_t i = 0; i < live.size(); ++i) {
     now += change[i];
     live[i] = static_cast<std::uint64_t>(now) +
@@ -150,7 +170,10 @@ std::vector<std::uint64_t> live_bytes(const Program& p) {
   return live;
 }
 
-void describe_peak(const Program& p, Forecast& f) {
+void describe_peak(std::span<const Program> programs, Forecast& f) {
+  const Program& p = *std::max_element(
+      programs.begin(), programs.end(),
+      [](const Program& x, const Program& y) { return x.schedule.load < y.schedule.load; });
   const Schedule& s = p.schedule;
   if (s.steps.empty()) return;  // what is given is given back
   const std::vector<std::uint64_t> live = live_bytes(p);
@@ -167,6 +190,7 @@ void describe_peak(const Program& p, Forecast& f) {
     const trace::Value& v = p.trace.values[p.lowered.value_of[in.buffer]];
     f.at_peak[static_cast<int>(v.category)] += p.lowered.graph.buffers[in.buffer].bytes;
   }
+  add_held(p, programs.back(), f);
   if (s.steps[peak].kind == Step::Kind::run) {
     const Id node = s.steps[peak].node;
     f.at_peak[static_cast<int>(Category::workspace)] += s.steps[peak].scratch;

@@ -59,7 +59,7 @@ std::vector<Variable> spilled_variables(std::span<const Program> programs);
 
 // Bytes that are live at each step of the schedule, given ones and its scratch included.
 std::vector<std::uint64_t> live_bytes(const Program& program);
-// Adds what is in the arena at the program's peak, by category, and names the op that runs there.
-void describe_peak(const Program& program, Forecast& forecast);
+// Adds what is in memory at the peak of all, by category, and names the op that runs there.
+void describe_peak(std::span<const Program> programs, Forecast& forecast);
 
 }  // namespace ebb::plan

@@ -212,13 +212,13 @@ class Check {
 
   void loads() const {
     std::vector<std::int64_t> load(s_.steps.size() + 1, 0);
-    std::int64_t live = 0, most = 0;
+    auto live = static_cast<std::int64_t>(g_.held), most = std::int64_t{0};
     for (const Instance& i : s_.instances) {
       const auto bytes = static_cast<std::int64_t>(g_.buffers[i.buffer].bytes);
       load[i.first] += bytes;
       if (end_ >= 0) load[i.last + 1] -= bytes;
     }
-    if (end_ < 0) most = load[0];
+    if (end_ < 0) most = live + load[0];
     for (Id at = 0; at <= end_; ++at) {
       live += load[at];
       std::int64_t here = live;

@@ -246,6 +246,7 @@ Ordered::Ordered(const Graph& g, std::vector<Id> places, const SpillCost& cost)
     : graph(&g), order(std::move(places)), spill(cost), nodes(static_cast<Id>(order.size())) {
   const std::size_t buffers = g.buffers.size();
   const bool state_moves = spill.allowed && spill.state_allowed;
+  base = g.held;
   bytes.resize(buffers);
   maker.assign(buffers, kNone);
   first_use.assign(buffers, kNone);

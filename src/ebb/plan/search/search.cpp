@@ -23,7 +23,7 @@ std::vector<std::uint64_t> loads(const Graph& graph, const Schedule& schedule) {
     change[i.last + 1] -= bytes;
   }
   std::vector<std::uint64_t> load;
-  std::int64_t live = 0;
+  auto live = static_cast<std::int64_t>(graph.held);
   for (std::size_t at = 0; at < schedule.steps.size(); ++at) {
     const Step& step = schedule.steps[at];
     live += change[at];
