@@ -65,7 +65,7 @@ TEST(InputGradients, RowsThatDependOnEachOtherAreRefused) {
     input_gradients([](const Tensor& r) { return r * mean(r, {0}, true); }, x);
     FAIL() << "not refused";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("rows depend on each other"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("examples depend on each other"), std::string::npos)
         << e.what();
   }
 }

@@ -107,7 +107,7 @@ Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false,
     out.loss = {l.sum, l.count};
     EXPECT_EQ(step.plan().split(), rows > 0);
     if (made_for > kRows && rows > 0) {  // the same places: what is left over is no last part
-      EXPECT_EQ(step.plan().runs.back().rows, made_for % rows);
+      EXPECT_EQ(step.plan().runs.back().examples, made_for % rows);
     }
   }
   for (const Variable& v : params(model)) {

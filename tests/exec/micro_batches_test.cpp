@@ -96,7 +96,7 @@ TEST(MicroBatches, RaggedOnesGiveTheGradientOfTheWhole) {
     plan::Plan plan;
     EXPECT_EQ(stepped<Net>(&options, &plan), net);
     ASSERT_EQ(plan.runs.size(), static_cast<std::size_t>((kRows + rows - 1) / rows));
-    EXPECT_EQ(plan.runs.back().rows, kRows - (kRows - 1) / rows * rows);
+    EXPECT_EQ(plan.runs.back().examples, kRows - (kRows - 1) / rows * rows);
     const auto close = stepped<Tied>(&options);
     double difference = 0, size = 0;
     for (std::size_t i = 0; i < close.size(); ++i) {

@@ -13,7 +13,7 @@
 #include "ebb/ops/reduce.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
-#include "ebb/trace/passes.hpp"
+#include "ebb/trace/pipeline.hpp"
 #include "ebb/trace/sparse.hpp"
 
 namespace ebb {

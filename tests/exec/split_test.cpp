@@ -235,12 +235,13 @@ TEST(Split, NotWhereAnOpIsToldTheNumberOfRows) {
   const std::string cut = said([](const Batch& b) {
     return slice(b["x"], 1, 0, std::min<std::int64_t>(6, b["x"].dim(0) / 2));
   });
-  EXPECT_NE(cut.find("what slice is told depends on how many rows there are"), std::string::npos)
+  EXPECT_NE(cut.find("what slice is told depends on how many examples there are"),
+            std::string::npos)
       << cut;
   const std::string other = said([](const Batch& b) {
     return b["x"].dim(0) > 5 ? exp(b["x"]) : tanh(b["x"]);
   });
-  EXPECT_NE(other.find("what the function does depends on how many rows there are"),
+  EXPECT_NE(other.find("what the function does depends on how many examples there are"),
             std::string::npos)
       << other;
   EXPECT_EQ(said([](const Batch& b) {
@@ -320,11 +321,11 @@ TEST(SplitMixed, EachPartIsNormalisedByItself) {
   });
   const plan::Plan& plan = step.plan();
   ASSERT_EQ(plan.runs.size(), 3u);
-  EXPECT_EQ(plan.runs.back().rows, 2);
+  EXPECT_EQ(plan.runs.back().examples, 2);
   EXPECT_EQ(plan.chosen.label, Allow::approximate);
   EXPECT_TRUE(plan.chosen.mixed);
-  EXPECT_NE(to_string(plan).find("each part is a batch of its own: rows depend on each other in "
-                                 "batch_norm_train in norm"),
+  EXPECT_NE(to_string(plan).find("each micro-batch is a batch of its own: examples depend on each "
+                                 "other in batch_norm_train in norm"),
             std::string::npos)
       << plan;
   EXPECT_NE(plan.json().find("\"mixed\": true"), std::string::npos);
@@ -466,23 +467,24 @@ TEST(Split, RowsThatCannotBeHadAreRefused) {
   const auto training = [&](const Batch& b) {
     return normed.sgd.minimize(mse(normed(b["x"]), b["y"]));
   };
-  has(error({.micro_batch = 3}, training), "rows depend on each other in batch_norm_train in norm");
+  has(error({.micro_batch = 3}, training),
+      "examples depend on each other in batch_norm_train in norm");
   EXPECT_EQ(error({.micro_batch = kRows}, training), "no error") << "all rows are one part";
 
   const auto some = [](const Batch& b) { return relu(b["x"].rows(0, 1)); };
-  has(error({.micro_batch = 3}, some), "relu reads some rows of the batch");
+  has(error({.micro_batch = 3}, some), "relu reads some examples of the batch");
   Variable stat("stat", Tensor::zeros({6}), false);
   const auto assigning = [&](const Batch& b) {
     stat.assign(sum(b["x"], {0}));
     return relu(b["x"]);
   };
-  has(error({.micro_batch = 3}, assigning), "variable stat is assigned a sum over the rows");
+  has(error({.micro_batch = 3}, assigning), "variable stat is assigned a sum over the examples");
   Training t;
   const auto after = [&](const Batch& b) {
     const Loss loss = t.minimize(t.dense(b["x"]), b);
     return std::vector{loss.sum, t.dense(b["x"])};
   };
-  has(error({.micro_batch = 3}, after), "reads rows after the optimizer's step");
+  has(error({.micro_batch = 3}, after), "reads examples after the optimizer's step");
 
   const std::string apart = test::error_of([&] {
     compile({{"a", {{8, 2}, DType::f32}}, {"b", {{3, 2}, DType::f32}}}, {.micro_batch = 2},
@@ -505,7 +507,8 @@ TEST(Split, WhatSameBitsForbidsIsRefused) {
   const auto has = [](const std::string& text, const char* part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
-  has(error({.allow = Allow::same_bits, .micro_batch = 7}), "with .allow = same_bits: sum 0 over the rows");
+  has(error({.allow = Allow::same_bits, .micro_batch = 7}),
+      "with .allow = same_bits: sum 0 over the examples");
   EXPECT_EQ(error({.micro_batch = 7}), "no error");
   EXPECT_EQ(error({.allow = Allow::same_bits}), "no error");
   EXPECT_EQ(error({.allow = Allow::same_bits, .micro_batch = kRows}), "no error");

@@ -10,7 +10,7 @@
 namespace ebb {
 namespace {
 
-constexpr std::int64_t kRows = 64;
+constexpr std::int64_t kExamples = 64;
 
 struct Model {
   std::vector<nn::Dense> layers;
@@ -33,14 +33,14 @@ plan::Plan plan_of(const Model& model, optim::Adam& adam, const CompileOptions& 
     const Loss loss = adam.minimize(mse(x, in[0]));
     return std::vector{loss.sum, loss.count};
   };
-  const auto traced = [&](std::int64_t rows, trace::Part part) {
-    const Spec x{{rows, 96}, DType::f32};
-    const trace::Trace first = trace::trace(step, {&x, 1}, trace::Part::first);
-    return trace::trace(step, {&x, 1}, part, &first);
+  const auto traced = [&](std::int64_t examples, trace::MicroBatch which) {
+    const Spec x{{examples, 96}, DType::f32};
+    const trace::Trace first = trace::trace(step, {&x, 1}, trace::MicroBatch::first);
+    return trace::trace(step, {&x, 1}, which, &first);
   };
   plan::Footprint footprint;
   footprint.reserve = footprint.runtime = 1 << 20;
-  return plan::make_plan(traced, kRows, options, footprint, plan::Machine{});
+  return plan::make_plan(traced, kExamples, options, footprint, plan::Machine{});
 }
 
 class PlanValue : public testing::Test {
@@ -54,23 +54,23 @@ class PlanValue : public testing::Test {
 TEST_F(PlanValue, PlanningTwiceGivesEqualPlans) {
   const plan::Plan all = planned({});
   EXPECT_TRUE(all == planned({}));
-  const plan::Plan parts = planned({.micro_batch = 9});
-  EXPECT_TRUE(parts == planned({.micro_batch = 9}));
-  EXPECT_FALSE(parts == all);
+  const plan::Plan micro_batches = planned({.micro_batch = 9});
+  EXPECT_TRUE(micro_batches == planned({.micro_batch = 9}));
+  EXPECT_FALSE(micro_batches == all);
   const plan::Plan least = planned({.memory = ByteSize{all.minimum}});
   EXPECT_TRUE(least == planned({.memory = ByteSize{all.minimum}}));
   EXPECT_FALSE(least == all);
 
-  plan::Plan other = parts;
-  EXPECT_TRUE(other == parts);
+  plan::Plan other = micro_batches;
+  EXPECT_TRUE(other == micro_batches);
   ++other.programs[0].offsets[0];
-  EXPECT_FALSE(other == parts);
-  other = parts;
+  EXPECT_FALSE(other == micro_batches);
+  other = micro_batches;
   other.frontier.back().seconds *= 2;
-  EXPECT_FALSE(other == parts);
-  other = parts;
+  EXPECT_FALSE(other == micro_batches);
+  other = micro_batches;
   std::swap(other.programs[1].schedule.steps.front(), other.programs[1].schedule.steps.back());
-  EXPECT_FALSE(other == parts);
+  EXPECT_FALSE(other == micro_batches);
 }
 
 // Scopes are the user's words, and the machine's names are its own.
@@ -93,7 +93,7 @@ TEST_F(PlanValue, TheSmallestBudgetDoesNotDependOnTheOneAskedFor) {
 }
 
 // Also where small variables stay in memory beside large ones in the file, and where only the last
-// of a batch's parts uses those of the optimizer.
+// micro-batch uses those of the optimizer.
 TEST(PlanArena, IsHardlyMoreThanTheLoad) {
   Model model;
   const nn::Init init(1);
@@ -106,11 +106,11 @@ TEST(PlanArena, IsHardlyMoreThanTheLoad) {
   add(32, 96);
   optim::Adam adam(params(model));
   int in_the_file = 0;
-  for (const std::int64_t rows : {0, 9}) {
-    const std::uint64_t least = plan_of(model, adam, {.micro_batch = rows}).minimum;
+  for (const std::int64_t micro_batch : {0, 9}) {
+    const std::uint64_t least = plan_of(model, adam, {.micro_batch = micro_batch}).minimum;
     for (const std::uint64_t percent : {100, 105, 110, 125, 150, 200}) {
       const plan::Plan p =
-          plan_of(model, adam, {.memory = ByteSize{least * percent / 100}, .micro_batch = rows});
+          plan_of(model, adam, {.memory = ByteSize{least * percent / 100}, .micro_batch = micro_batch});
       std::uint64_t load = 0;
       for (const plan::Program& program : p.programs) load = std::max(load, program.schedule.load);
       EXPECT_LE(p.arena + p.resident - p.carry_bytes, load + load / 100 + plan::kPage)

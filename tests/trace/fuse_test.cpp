@@ -8,7 +8,7 @@
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/tape/tape.hpp"
-#include "ebb/trace/passes.hpp"
+#include "ebb/trace/pipeline.hpp"
 
 namespace ebb::trace {
 namespace {

@@ -15,7 +15,7 @@
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/trace/fuse.hpp"
-#include "ebb/trace/passes.hpp"
+#include "ebb/trace/pipeline.hpp"
 
 namespace ebb::trace {
 namespace {

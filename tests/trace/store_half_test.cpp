@@ -13,7 +13,7 @@
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/shape.hpp"
 #include "ebb/optim/optimizer.hpp"
-#include "ebb/trace/passes.hpp"
+#include "ebb/trace/pipeline.hpp"
 
 namespace ebb {
 namespace {
@@ -124,9 +124,9 @@ TEST(StoredHalf, WhatIsAllowedIsUsedOnlyWhereTheBudgetNeedsIt) {
 }
 
 TEST(StoredHalf, TheFrontierAndTheMenuNameIt) {
-  const auto labelled = [](const std::vector<plan::FrontierPoint>& ways) {
+  const auto labelled = [](const std::vector<plan::FrontierPoint>& points) {
     int count = 0;
-    for (const plan::FrontierPoint& w : ways) {
+    for (const plan::FrontierPoint& w : points) {
       count += w.label == Allow::approximate;
       EXPECT_EQ(w.label == Allow::approximate, w.activations != DType::f32) << w.text();
     }
@@ -159,11 +159,11 @@ TEST(StoredHalf, OtherTypesAreRefused) {
 
 TEST(StoredHalf, EveryBudgetGivesTheSameBits) {
   const Outcome whole = train(kHalf, 3);
-  for (const std::int64_t rows : {100, 384}) {
+  for (const std::int64_t micro_batch : {100, 384}) {
     CompileOptions options = kHalf;
-    options.micro_batch = rows;
-    const Outcome parts = train(options, 3);
-    EXPECT_NEAR(parts.last, whole.last, 1e-6 * whole.last) << rows;
+    options.micro_batch = micro_batch;
+    const Outcome split = train(options, 3);
+    EXPECT_NEAR(split.last, whole.last, 1e-6 * whole.last) << micro_batch;
   }
   CompileOptions options = kHalf;
   options.fuse = false;

@@ -15,6 +15,7 @@
 #include "ebb/tape/custom.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/trace/passes.hpp"
+#include "ebb/trace/pipeline.hpp"
 
 namespace ebb::trace {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "ebb/plan/search.hpp"
-#include "tests/plan/graphs.hpp"
+#include "ebb/plan/search/search.hpp"
+#include "tests/plan/search/graphs.hpp"
 
 int main(int argc, char** argv) {
   using namespace ebb::plan;

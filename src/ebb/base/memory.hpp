@@ -13,10 +13,12 @@
 #include <utility>
 
 #include "ebb/base/ledger.hpp"
+#include "ebb/base/round.hpp"
 
 namespace ebb::memory {
 
 inline constexpr std::size_t kAlignment = 64;
+constexpr std::uint64_t aligned(std::uint64_t bytes) { return round_up(bytes, kAlignment); }
 
 // `site` names the creator; a string literal. Throws OutOfMemory and changes nothing.
 void* take(std::size_t bytes, const char* site, Category category = CategoryScope::current());

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "ebb/plan/program.hpp"
+#include "ebb/plan/pack/program.hpp"
 #include "ebb/trace/fuse.hpp"
 
 namespace ebb::exec {

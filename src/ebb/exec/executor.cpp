@@ -88,8 +88,8 @@ void Executor::run_micro_batch(const Plan::Run& run, std::span<const Tensor> inp
   const MicroBatch batch{plan_, bound.program, run, inputs, bound.example_bytes, results};
   bound.patch(batch);
   if (plan_.split()) {
-    draws.row0 = run.row0;
-    draws.rows = run.rows;
+    draws.row0 = run.first;
+    draws.rows = run.examples;
   }
   random::write_key(draws, values_.key());
   bound.actions.run(spill_file_, timed ? &bound.times : nullptr, updated_);

@@ -60,23 +60,23 @@ FunctionPlanner::FunctionPlanner(const Function& function, trace::Function fn,
       budget_source_(resolve_memory(options_)) {}
 
 // For micro-batches of these inputs. They refer to fn_.
-plan::TraceRows FunctionPlanner::traces_of(const std::vector<Spec>& inputs) const {
+trace::TraceBatch FunctionPlanner::traces_of(const std::vector<Spec>& inputs) const {
   return [&fn = fn_, inputs, examples = examples_of(inputs),
-          first = std::make_shared<trace::Trace>()](std::int64_t rows, trace::Part part) {
-    const std::vector<Spec> specs = examples > 1 ? with_rows(inputs, rows) : inputs;
-    if (part != trace::Part::whole && first->values.empty())
-      *first = trace::trace(fn, specs, trace::Part::first);
+          first = std::make_shared<trace::Trace>()](std::int64_t rows, trace::MicroBatch part) {
+    const std::vector<Spec> specs = examples > 1 ? with_examples(inputs, rows) : inputs;
+    if (part != trace::MicroBatch::whole && first->values.empty())
+      *first = trace::trace(fn, specs, trace::MicroBatch::first);
     return trace::trace(fn, specs, part, first.get());
   };
 }
 
 trace::Trace FunctionPlanner::whole_trace() const {
-  return traces_of(first_)(examples_of(first_), trace::Part::whole);
+  return traces_of(first_)(examples_of(first_), trace::MicroBatch::whole);
 }
 
 std::optional<std::vector<Spec>> FunctionPlanner::last_inputs() const {
   if (last_rows_ <= 0 || examples_of(first_) <= last_rows_) return std::nullopt;
-  return with_rows(first_, last_rows_);
+  return with_examples(first_, last_rows_);
 }
 
 std::optional<plan::Plan> FunctionPlanner::smaller(const plan::Plan& larger,
@@ -85,7 +85,7 @@ std::optional<plan::Plan> FunctionPlanner::smaller(const plan::Plan& larger,
 }
 
 std::vector<plan::FrontierPoint> FunctionPlanner::frontier() {
-  const plan::TraceRows traces = traces_of(first_);
+  const trace::TraceBatch traces = traces_of(first_);
   for (;;) {
     plan::Footprint footprint = Functions::all().footprint(function_);
     footprint.spill_memory = spill_memory_;
@@ -100,7 +100,7 @@ std::vector<plan::FrontierPoint> FunctionPlanner::frontier() {
 std::uint64_t FunctionPlanner::rounding() const {
   std::uint64_t bytes = 4 * plan::kPage;
   for (const Variable& v : function_.variables)
-    bytes += v.charge() - std::min(v.charge(), plan::aligned(v.spec().bytes()));
+    bytes += v.charge() - std::min(v.charge(), memory::aligned(v.spec().bytes()));
   return bytes;
 }
 
@@ -135,7 +135,7 @@ FunctionPlanner::Planned FunctionPlanner::plan(const std::vector<Spec>& inputs, 
   const memory::Promise& promise = Functions::all().promise();
   const memory::Drawing draws(promise);  // constants that plans hold
   const std::uint64_t drawn = promise.drawn();
-  const plan::TraceRows traces = traces_of(inputs);
+  const trace::TraceBatch traces = traces_of(inputs);
   CompileOptions options = options_;
   Surroundings around;
   plan::Plan plan;
@@ -210,7 +210,7 @@ void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool within
   need.held = std::min(need.held, need.bytes);
   if (inputs == first_) {
     smallest_first_ = std::move(need);
-  } else if (!within && last_rows_ > 0 && inputs == with_rows(first_, last_rows_)) {
+  } else if (!within && last_rows_ > 0 && inputs == with_examples(first_, last_rows_)) {
     smallest_last_ = std::move(need);
   }
 }

@@ -61,7 +61,7 @@ class FunctionPlanner {
   Planned finished(plan::Plan plan, std::uint64_t beside, std::uint64_t held) const;
   void note_smallest(const std::vector<Spec>& inputs, bool within, const plan::Smallest& plan,
                      std::uint64_t beside, std::uint64_t held);
-  plan::TraceRows traces_of(const std::vector<Spec>& inputs) const;
+  trace::TraceBatch traces_of(const std::vector<Spec>& inputs) const;
   std::uint64_t rounding() const;
 
   const Function& function_;

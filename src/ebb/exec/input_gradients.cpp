@@ -9,14 +9,13 @@
 #include "ebb/base/process.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_specs.hpp"
-#include "ebb/plan/rows.hpp"
+#include "ebb/plan/split/can_split.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/tensor/npy.hpp"
 
 namespace ebb {
 namespace {
 
-using exec::with_rows;
 
 // Activations that stay in the cache, and calls so long that waking threads for them does not count.
 constexpr std::int64_t kFirstRows = 4096;
@@ -41,11 +40,11 @@ class Chunks {
                               to_string(x)));
     all_ = x.shape[0];
     const auto traced = [&](std::int64_t rows) {
-      const Spec spec = with_rows(x, rows);
-      return trace::trace(fn_, std::span(&spec, 1), trace::Part::last);
+      const Spec spec = x.with_axis(0, rows);
+      return trace::trace(fn_, std::span(&spec, 1), trace::MicroBatch::last);
     };
     const plan::SplitAnswer rows = plan::can_split(traced(2), 2, traced(3), 3);
-    if (!rows.possible || rows.result_carries != std::vector<bool>{true})
+    if (!rows.possible || rows.result_per_example != std::vector<bool>{true})
       throw Error(fmt::format("input_gradients: {}; rows have to be independent",
                               rows.reason.empty() ? "the result has no rows" : rows.reason));
     rows_ = std::max<std::int64_t>(all_, 1);
@@ -58,8 +57,8 @@ class Chunks {
     const std::uint64_t limit = limit_of(options.memory, x.bytes());
     for (;;) {
       CompileOptions c{.recompute = false, .split = false, .spill = false, .plans = 2};
-      step_.emplace(nullptr, std::vector{with_rows(x, rows_)}, c, fn_);
-      const std::uint64_t chunk = 2 * with_rows(x, rows_).bytes();
+      step_.emplace(nullptr, std::vector{x.with_axis(0, rows_)}, c, fn_);
+      const std::uint64_t chunk = 2 * x.with_axis(0, rows_).bytes();
       const std::uint64_t needed = step_->plan().arena + chunk;
       if (limit == 0 || needed <= limit) return;
       if (rows_ == 1)

@@ -13,14 +13,8 @@ std::int64_t examples_of(std::span<const Spec> inputs) {
   return std::max<std::int64_t>(1, inputs[0].shape[0]);
 }
 
-Spec with_rows(const Spec& spec, std::int64_t rows) {
-  std::vector<std::int64_t> dims(spec.shape.begin(), spec.shape.end());
-  dims[0] = rows;
-  return {Shape(dims), spec.dtype};
-}
-
-std::vector<Spec> with_rows(std::vector<Spec> specs, std::int64_t rows) {
-  for (Spec& s : specs) s = with_rows(s, rows);
+std::vector<Spec> with_examples(std::vector<Spec> specs, std::int64_t examples) {
+  for (Spec& s : specs) s = s.with_axis(0, examples);
   return specs;
 }
 

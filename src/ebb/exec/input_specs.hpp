@@ -13,8 +13,7 @@ namespace ebb::exec {
 std::int64_t examples_of(std::span<const Spec> inputs);
 
 // The same, with another first axis.
-Spec with_rows(const Spec& spec, std::int64_t rows);
-std::vector<Spec> with_rows(std::vector<Spec> specs, std::int64_t rows);
+std::vector<Spec> with_examples(std::vector<Spec> specs, std::int64_t examples);
 
 // Bytes that tensors of these add to the process.
 std::uint64_t charge_of(std::span<const Spec> specs);

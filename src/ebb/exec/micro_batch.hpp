@@ -24,7 +24,7 @@ struct MicroBatch {
 
   // Of the program's input `i`, its first byte.
   const std::byte* input(std::size_t i) const {
-    const std::uint64_t first = plan.split() ? static_cast<std::uint64_t>(run.row0) : 0;
+    const std::uint64_t first = plan.split() ? static_cast<std::uint64_t>(run.first) : 0;
     return inputs[i].raw() + first * example_bytes[i];
   }
 
@@ -32,10 +32,10 @@ struct MicroBatch {
   std::byte* result(std::size_t i) const {
     const auto place =
         static_cast<std::size_t>(program.result_index.empty() ? i : program.result_index[i]);
-    if (!plan.split() || !plan.result_carries[place]) return results[place];
+    if (!plan.split() || !plan.result_per_example[place]) return results[place];
     const std::uint64_t bytes = program.trace.values[program.trace.results[i]].spec.bytes();
-    return results[place] + bytes / static_cast<std::uint64_t>(run.rows) *
-                                static_cast<std::uint64_t>(run.row0);
+    return results[place] + bytes / static_cast<std::uint64_t>(run.examples) *
+                                static_cast<std::uint64_t>(run.first);
   }
 };
 

@@ -10,7 +10,7 @@
 
 #include "ebb/exec/spill_file.hpp"
 #include "ebb/ops/op.hpp"
-#include "ebb/plan/lower.hpp"
+#include "ebb/plan/graph/lower.hpp"
 
 namespace ebb::exec {
 

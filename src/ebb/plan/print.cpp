@@ -26,19 +26,19 @@ std::string time(double seconds) {
   return fmt::format("{:.2f} s", seconds);
 }
 
-std::string line(const FrontierPoint& w, double fastest) {
-  return fmt::format("{:>10}  {:>9}  {:>+5.0f}%  {:<13}  {}", enough(w.budget), time(w.seconds),
-                     fastest > 0 ? (w.seconds / fastest - 1) * 100 : 0.0, name(w.label), w.text());
+std::string line(const FrontierPoint& p, double fastest) {
+  return fmt::format("{:>10}  {:>9}  {:>+5.0f}%  {:<13}  {}", enough(p.budget), time(p.seconds),
+                     fastest > 0 ? (p.seconds / fastest - 1) * 100 : 0.0, name(p.label), p.text());
 }
 
-std::string json_of(const FrontierPoint& w) {
+std::string json_of(const FrontierPoint& p) {
   return fmt::format(
       "{{\"budget\": {}, \"seconds\": {:.9g}, \"micro_batch\": {}, \"recomputed\": {}, "
       "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"mixed\": {}, \"gradient_blocks\": {}, "
       "\"activations\": \"{}\", \"label\": \"{}\"}}",
-      w.budget, w.seconds, w.micro_batch, w.recomputed, w.written, w.read, w.state_spilled, w.mixed,
-      w.gradient_blocks,
-      ebb::name(w.activations), name(w.label));
+      p.budget, p.seconds, p.micro_batch, p.recomputed, p.written, p.read, p.state_spilled, p.mixed,
+      p.gradient_blocks,
+      ebb::name(p.activations), name(p.label));
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ std::string enough(std::uint64_t budget) {
 
 std::string FrontierPoint::text() const {
   std::string text;
-  const auto say = [&](std::string part) { text += (text.empty() ? "" : ", ") + part; };
+  const auto say = [&](std::string more) { text += (text.empty() ? "" : ", ") + more; };
   if (split)
     say(fmt::format("micro-batches of {}{}", micro_batch,
                     mixed ? ", each a batch of its own" : ""));
@@ -106,9 +106,9 @@ std::string to_string(const Plan& p) {
                  p.minimum);
   if (p.frontier.size() > 1) {
     out += "  budget      time a step          label          how\n";
-    for (const FrontierPoint& w : p.frontier)
-      fmt::format_to(to, "{}{}\n", p.budget && w.seconds == f.seconds ? "> " : "  ",
-                     line(w, f.unlimited_seconds));
+    for (const FrontierPoint& point : p.frontier)
+      fmt::format_to(to, "{}{}\n", p.budget && point.seconds == f.seconds ? "> " : "  ",
+                     line(point, f.unlimited_seconds));
   }
   return out;
 }
@@ -118,7 +118,7 @@ std::string Plan::json() const {
       "{{\"budget\": {}, \"minimum\": {}, \"arena\": {}, \"process\": {}, \"runtime\": {}, "
       "\"reserve\": {}, \"spilled\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, "
       "\"measured_seconds\": {:.9g}, \"measured_steps\": {}, \"others\": {}, "
-      "\"gaps\": {}, \"parts\": {}, "
+      "\"gaps\": {}, \"micro_batches\": {}, "
       "\"peak_op\": {}, \"approximate\": {}, \"source\": {}, \"chosen\": {}, \"at_peak\": {{",
       budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
       forecast.spilled, forecast.seconds, forecast.unlimited_seconds, forecast.measured.seconds,

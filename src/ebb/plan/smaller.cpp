@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <utility>
 
-#include "ebb/plan/passes.hpp"
-#include "ebb/plan/rows.hpp"
+#include "ebb/plan/schedules.hpp"
+#include "ebb/plan/split/can_split.hpp"
 #include "ebb/trace/passes.hpp"
-#include "ebb/trace/store_half.hpp"
+#include "ebb/trace/pipeline.hpp"
 
 namespace ebb::plan {
 namespace {
+
+using trace::MicroBatch;
 
 Policy policy_of(const Plan& p) {
   Policy policy;
@@ -17,9 +19,9 @@ Policy policy_of(const Plan& p) {
   policy.stored = p.chosen.activations;
   bool streamed = false;
   for (const Program& program : p.programs) streamed |= !program.lowered.streams.empty();
-  policy.spilling = streamed               ? Spilling::streamed
+  policy.spilling = streamed                 ? Spilling::streamed
                     : p.chosen.state_spilled ? Spilling::state
-                                          : Spilling::none;  // to the graph, the same as activations
+                                             : Spilling::none;  // to the graph, as activations
   return policy;
 }
 
@@ -55,30 +57,30 @@ bool same_calls(const Program& larger, const trace::Trace& t, const Lowered& low
 }
 
 // The larger program's schedule and places, for a trace that makes the same calls; the arena begins
-// with `carry` bytes of sums over parts.
-std::optional<Program> in_place_of(const Program& larger, Searched ready, std::uint64_t carry,
+// with `carry` bytes of sums over micro-batches.
+std::optional<Program> in_place_of(const Program& larger, Searched made, std::uint64_t carry,
                                    std::uint64_t most) {
-  if (!same_calls(larger, ready.trace, ready.lowered)) return std::nullopt;
+  if (!same_calls(larger, made.trace, made.lowered)) return std::nullopt;
   Schedule schedule = larger.schedule;
   bool fits = true;
   for (Step& step : schedule.steps) {
     if (step.kind != Step::Kind::run) continue;
-    const Node& node = ready.lowered.graph.nodes[step.node];
+    const Node& node = made.lowered.graph.nodes[step.node];
     const std::uint64_t least = node.tiles.empty() ? node.scratch : node.tiles.back().scratch;
     fits &= least <= step.scratch;
     step.scratch = std::min(node.scratch, std::max(step.scratch, least));
   }
   Program p;
   if (fits) {
-    p.trace = std::move(ready.trace);
-    p.lowered = std::move(ready.lowered);
+    p.trace = std::move(made.trace);
+    p.lowered = std::move(made.lowered);
     p.schedule = std::move(schedule);
     p.offsets = larger.offsets;
     p.scratch = larger.scratch;
     p.arena = larger.arena;
     p.resident = larger.resident;
   } else {
-    p = packed(std::move(ready.trace), std::move(ready.lowered), std::move(schedule), carry);
+    p = packed(std::move(made.trace), std::move(made.lowered), std::move(schedule), carry);
     if (p.arena > most) return std::nullopt;
   }
   p.first_slot = larger.first_slot;
@@ -88,10 +90,10 @@ std::optional<Program> in_place_of(const Program& larger, Searched ready, std::u
 
 class Smaller {
  public:
-  Smaller(const Plan& larger, const TraceRows& trace_rows, const CompileOptions& options,
+  Smaller(const Plan& larger, const trace::TraceBatch& trace_batch, const CompileOptions& options,
           const Machine& machine)
       : larger_(larger),
-        trace_rows_(trace_rows),
+        trace_batch_(trace_batch),
         options_(options),
         machine_(machine),
         policy_(policy_of(larger)) {}
@@ -103,87 +105,87 @@ class Smaller {
     p.programs.clear();
     p.runs.clear();
     p.forecast.measured = {};
-    const trace::Trace whole =
-        trace::simplified(trace_rows_(examples, trace::Part::whole));
+    trace::Trace whole = trace::simplified(trace_batch_(examples, MicroBatch::whole));
     p.result_specs.clear();
     for (const trace::Id id : whole.results) p.result_specs.push_back(whole.values[id].spec);
     if (larger_.programs.size() == 1 && larger_.carry_bytes == 0) {
-      trace::Trace t = whole;
-      t.carry.clear();
-      if (!add(p, larger_.programs[0], stored(trace::folded(t)), 0, examples, 1))
+      whole.carry.clear();
+      if (!add(p, larger_.programs[0], settled(std::move(whole)), 0, examples, 1))
         return std::nullopt;
       return p;
     }
+    whole = {};
     if (!count(examples)) return std::nullopt;
-    // As many parts of the larger's size as there are, one of what is left, and a last one that is
-    // no larger than the larger's last.
-    const Program& part = larger_.programs.front();
-    const std::int64_t rows = larger_.chosen.micro_batch;
-    const std::int64_t last = std::min(larger_.runs.back().rows, examples);
-    const std::int64_t parts = (examples - last) / rows, left = (examples - last) % rows;
-    if (parts > 0 && !add(p, part, part_of(rows), 0, rows, parts)) return std::nullopt;
-    if (left > 0 && !add(p, part, part_of(left), parts * rows, left, 1)) return std::nullopt;
-    if (!add(p, larger_.programs.back(), last_part(last), examples - last, last, 1))
+    // As many micro-batches of the larger's size as there are, one of what is left, and a last one
+    // that is no larger than the larger's last.
+    const Program& before = larger_.programs.front();
+    const std::int64_t size = larger_.chosen.micro_batch;
+    const std::int64_t at_end = std::min(larger_.runs.back().examples, examples);
+    const std::int64_t full = (examples - at_end) / size, left = (examples - at_end) % size;
+    if (full > 0 && !add(p, before, accumulating(size), 0, size, full)) return std::nullopt;
+    if (left > 0 && !add(p, before, accumulating(left), full * size, left, 1))
+      return std::nullopt;
+    if (!add(p, larger_.programs.back(), last(at_end), examples - at_end, at_end, 1))
       return std::nullopt;
     return p;
   }
 
  private:
-  bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t row0, std::int64_t rows,
-           std::int64_t times) const {
+  // A program for these examples in the place of one of the larger plan, run so many times.
+  bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t first,
+           std::int64_t examples, std::int64_t times) const {
     std::optional<Program> program =
-        in_place_of(larger, ready(std::move(t), policy_, options_.fuse, machine_),
+        in_place_of(larger, lowered(std::move(t), policy_, options_.fuse, machine_),
                     larger_.carry_bytes, larger_.arena);
     if (!program) return false;
     for (std::int64_t i = 0; i < times; ++i)
-      p.runs.push_back({static_cast<int>(p.programs.size()), row0 + i * rows, rows});
+      p.runs.push_back({static_cast<int>(p.programs.size()), first + i * examples, examples});
     p.programs.push_back(std::move(*program));
     return true;
   }
-  trace::Trace stored(trace::Trace t) const {
-    if (policy_.stored == DType::f32) return t;
-    trace::StoredHalf half = trace::stored_half(t, policy_.stored);
-    return half.values > 0 ? std::move(half.trace) : std::move(t);
+  trace::Trace settled(trace::Trace t) const {
+    return trace::settled(std::move(t), {.stored = policy_.stored});
   }
-  // What counts the rows of the batch counts those of this one, in every part.
+  // What counts the examples of the batch counts those of this one, in every micro-batch.
   bool count(std::int64_t examples) {
-    all_ = trace::simplified(trace_rows_(examples, trace::Part::last));
+    all_ = trace::simplified(trace_batch_(examples, MicroBatch::last));
     examples_ = examples;
-    if (all_.constants.size() != larger_.part_constants) return false;
-    counts_.constants = larger_.part_constants;
+    if (all_.constants.size() != larger_.micro_batch_constants) return false;
+    counts_.constants = larger_.micro_batch_constants;
     for (const trace::Id id : larger_.counts) counts_.counts.push_back({id, all_.constants[id]});
     return true;
   }
-  trace::Trace last_part(std::int64_t rows) const {
-    trace::Trace part = trace::simplified(trace_rows_(rows, trace::Part::last));
-    if (const std::string why = depends_on_rows(part, rows, all_, examples_, counts_); !why.empty())
+  trace::Trace last(std::int64_t examples) const {
+    trace::Trace t = trace::simplified(trace_batch_(examples, MicroBatch::last));
+    if (const std::string why = why_different(t, examples, all_, examples_, counts_); !why.empty())
       throw Error(why);
-    if (!with_counts(part, counts_))
-      throw Error("the number of constants depends on how many rows there are");
-    return stored(trace::folded(part));
+    if (!with_counts(t, counts_))
+      throw Error("the number of constants depends on how many examples there are");
+    return settled(std::move(t));
   }
-  trace::Trace part_of(std::int64_t rows) const {
-    const trace::Trace full = last_part(rows);
-    return trace::part_only(full, larger_.result_carries,
-                            std::vector<bool>(full.assigns.size(), false));
+  trace::Trace accumulating(std::int64_t examples) const {
+    const trace::Trace full = last(examples);
+    return trace::accumulating(full, larger_.result_per_example,
+                               std::vector<bool>(full.assigns.size(), false));
   }
 
   const Plan& larger_;
-  const TraceRows& trace_rows_;
+  const trace::TraceBatch& trace_batch_;
   const CompileOptions& options_;
   const Machine& machine_;
   Policy policy_;
-  trace::Trace all_;  // the whole batch, as a last part
+  trace::Trace all_;  // the whole batch, as a last micro-batch
   std::int64_t examples_ = 0;
   SplitAnswer counts_;
 };
 
 }  // namespace
 
-std::optional<Plan> smaller(const Plan& larger, const TraceRows& trace_rows, std::int64_t examples,
-                            const CompileOptions& options, const Machine& machine) {
+std::optional<Plan> smaller(const Plan& larger, const trace::TraceBatch& trace_batch,
+                            std::int64_t examples, const CompileOptions& options,
+                            const Machine& machine) {
   try {
-    return Smaller(larger, trace_rows, options, machine).plan(examples);
+    return Smaller(larger, trace_batch, options, machine).plan(examples);
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error&) {  // the function does not take it: whoever plans anew says why

@@ -40,6 +40,13 @@ std::int64_t Shape::size() const {
   return product;
 }
 
+Shape Shape::with_axis(int axis, std::int64_t size) const {
+  std::int64_t dims[kMaxRank] = {};
+  std::copy(begin(), end(), dims);
+  dims[axis] = size;
+  return Shape(std::span<const std::int64_t>(dims, static_cast<std::size_t>(rank_)));
+}
+
 bool Shape::operator==(const Shape& other) const {
   return rank_ == other.rank_ && std::equal(begin(), end(), other.begin());
 }
@@ -51,10 +58,7 @@ std::string to_string(const Shape& shape) {
 }
 
 Spec Spec::with_axis(int axis, std::int64_t size) const {
-  std::int64_t dims[Shape::kMaxRank];
-  std::copy(shape.begin(), shape.end(), dims);
-  dims[axis] = size;
-  return {Shape(std::span(dims, static_cast<std::size_t>(rank()))), dtype};
+  return {shape.with_axis(axis, size), dtype};
 }
 
 std::string to_string(const Spec& spec) { return name(spec.dtype) + to_string(spec.shape); }

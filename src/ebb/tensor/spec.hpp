@@ -51,6 +51,7 @@ class Shape {
   const std::int64_t* begin() const { return dims_; }
   const std::int64_t* end() const { return dims_ + rank_; }
   std::span<const std::int64_t> dims() const { return {dims_, static_cast<std::size_t>(rank_)}; }
+  Shape with_axis(int axis, std::int64_t size) const;  // 0 <= axis < rank; all else as it is
 
   bool operator==(const Shape& other) const;
 

@@ -4,9 +4,8 @@
 #include <limits>
 #include <map>
 
-#include "ebb/base/pool.hpp"
+#include "ebb/base/memory.hpp"
 #include "ebb/ops/apply.hpp"
-#include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::trace {
@@ -14,75 +13,9 @@ namespace {
 
 constexpr std::int64_t kTile = 4096;          // elements: a few arrays of it stay in a core's cache
 constexpr std::int64_t kLargestTile = 16384;  // where a row that cannot be cut is longer
-constexpr std::size_t kMostMembers = 32, kMostInputs = 32, kMostOperands = 8;
-constexpr double kWorthThreads = 32768;  // element operations
+constexpr std::size_t kMostMembers = 32, kMostInputs = 32;
 
-std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
-struct Fused {
-  static constexpr auto name = "fused";
-  static constexpr bool half = true;
-  static constexpr bool unlisted = true;
-  const Group* group;  // the trace holds it
-  bool operator==(const Fused& o) const { return group == o.group || *group == *o.group; }
-
-  const Spec& result() const { return group->places[group->result].whole; }
-  Spec shape(ops::Specs) const { return result(); }
-  ops::Cost cost(ops::Specs in) const {
-    ops::Cost cost{group->flops, static_cast<double>(result().bytes())};
-    for (const Spec& x : in) cost.bytes += static_cast<double>(x.bytes());
-    return cost;
-  }
-  std::size_t scratch(ops::Specs) const {
-    const bool threads = group->tiles > 1 && group->work >= kWorthThreads;
-    return group->lane * static_cast<std::size_t>(threads ? pool::threads() : 1);
-  }
-  // A tile of the result is written when nothing of the tile is read any more but by the op that
-  // writes it, element by element.
-  std::uint32_t overwrites(int) const {
-    std::uint32_t may = 0;
-    for (Id i = 0; i < group->result; ++i)
-      may |= (group->places[i].whole == result() ? 1u : 0u) << i;
-    return may;
-  }
-
-  void run(ops::Ins in, ops::Out out, ops::Scratch scratch) const {
-    const auto lanes = scratch.size() / group->lane;
-    const auto tiles = static_cast<std::size_t>(group->tiles);
-    if (lanes < 2 || static_cast<int>(lanes) < pool::threads()) {
-      run_tiles(0, tiles, in, out, scratch.data());
-      return;
-    }
-    const auto grain = static_cast<std::size_t>(kWorthThreads * group->tiles / group->work) + 1;
-    pool::parallel_for(tiles, grain, [&](std::size_t begin, std::size_t end) {
-      const auto lane = static_cast<std::size_t>(pool::thread_index());
-      run_tiles(begin, end, in, out, scratch.data() + lane * group->lane);
-    });
-  }
-
-  void run_tiles(std::size_t begin, std::size_t end, ops::Ins in, ops::Out out,
-                 std::byte* lane) const {
-    const Group& g = *group;
-    const auto address = [&](Id id, std::size_t tile) -> std::byte* {
-      const Group::Place& p = g.places[id];
-      if (id > g.result) return lane + p.offset;
-      auto* data =
-          static_cast<std::byte*>(id == g.result ? out.data : const_cast<void*>(in[id].data));
-      return data + tile * p.step;
-    };
-    for (std::size_t tile = begin; tile < end; ++tile) {
-      const auto spec =
-          tile + 1 == static_cast<std::size_t>(g.tiles) ? &Group::Place::rest : &Group::Place::tile;
-      for (const Group::Member& m : g.members) {
-        ops::In ins[kMostOperands];
-        for (std::size_t i = 0; i < m.in.size(); ++i)
-          ins[i] = {&(g.places[m.in[i]].*spec), address(m.in[i], tile)};
-        const ops::Out result{&(g.places[m.out].*spec), address(m.out, tile)};
-        m.op.type().run(m.op.attributes(), {ins, m.in.size()}, {&result, 1}, {});
-      }
-    }
-  }
-};
+using memory::aligned;
 
 // How many leading axes of `shape` may be cut into tiles, as far as this input goes: along them it
 // is as long as the result, or 1 everywhere.
@@ -179,7 +112,7 @@ class Fusing {
   void place(Id c) {
     const Call& call = trace_.calls[c];
     Id root = c;
-    if (call.op.type().elementwise && !call.view && call.in.size() <= kMostOperands &&
+    if (call.op.type().elementwise && !call.view && call.in.size() <= Group::kMostOperands &&
         shape_of(c).size() > 0) {
       root = root_to_join(c);
       const int axes = axes_of(c, shape_of(c));
@@ -284,8 +217,7 @@ class Fusing {
     g.places.shrink_to_fit();
     g.members.shrink_to_fit();
     to.groups.push_back(std::make_shared<const Group>(std::move(g)));
-    const Fused op{to.groups.back().get()};
-    call.op = ops::AnyOp(ops::op_type<Fused>(), &op);
+    call.op = fused_op(to.groups.back().get());
     return call;
   }
 
@@ -354,25 +286,5 @@ class Fusing {
 }  // namespace
 
 Trace fused(const Trace& trace) { return Fusing(trace).run(); }
-
-const Group* group_of(const Call& call) {
-  if (&call.op.type() != &ops::op_type<Fused>()) return nullptr;
-  return static_cast<const Fused*>(call.op.attributes())->group;
-}
-
-std::string title(const Call& call) {
-  std::string text = call.op.type().name;
-  if (const Group* g = group_of(call)) {
-    for (const Group::Member& m : g->members)
-      text += (&m == &g->members.front() ? "[" : " ") + std::string(m.op.type().name);
-    text += ']';
-  }
-  if (const GradientBlocks* w = gradient_blocks_of(call)) {
-    text += '[';
-    for (const GradientBlocks::Member& m : w->members) text += std::string(m.op.type().name) + ' ';
-    text += std::string(w->update.type().name) + ']';
-  }
-  return text;
-}
 
 }  // namespace ebb::trace

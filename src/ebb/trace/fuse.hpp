@@ -17,6 +17,7 @@ Trace fused(const Trace& trace);
 // What a fused call does, in terms of tiles. Places are what its ops read and write: first the
 // inputs of the call, then its result, then what lies between.
 struct Group {
+  static constexpr std::size_t kMostOperands = 8;  // of a member
   struct Place {
     Spec whole, tile, rest;    // rest: of the last tile, which may be shorter
     std::uint64_t step = 0;    // bytes from tile to tile; 0: the same for all
@@ -39,6 +40,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
+ops::AnyOp fused_op(const Group* group);
 const Group* group_of(const Call& call);  // null: it is not fused
 std::string title(const Call& call);      // the op's name; fused[silu mul], gradient_blocks[matmul adam]
 

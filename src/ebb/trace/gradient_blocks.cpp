@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "ebb/base/memory.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/row_block.hpp"
@@ -13,6 +14,7 @@
 namespace ebb::trace {
 namespace {
 
+using memory::aligned;
 using At = ops::UpdateInputs;
 
 // A gradient of fewer elements is not worth it, nor one that is less than this part of all.
@@ -22,8 +24,6 @@ constexpr std::uint64_t kWorth = 16;
 constexpr std::int64_t kLeastBlock = 1 << 15, kLargestBlock = 1 << 19, kBlocks = 8;
 // A block that is also a piece of state in the spill file is moved quickly in multiples of this.
 constexpr std::int64_t kEven = 1 << 16;
-
-std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 std::uint64_t row_bytes(const Spec& spec) {
   return spec.shape[0] == 0 ? 0 : spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]);

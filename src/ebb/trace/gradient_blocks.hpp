@@ -1,7 +1,7 @@
 // The gradient of a large parameter that nothing but its update reads need not stand anywhere as a
-// whole. Where the calls that make it can make any rows of it by themselves (ebb/ops/row_block.hpp),
-// they and the update become one call, which takes block after block of rows: makes the gradient of
-// a block in its scratch and updates these rows at once.
+// whole. Where the calls that make it can make any rows of it by themselves
+// (ebb/ops/row_block.hpp), they and the update become one call, which takes block after block of
+// rows: makes the gradient of a block in its scratch and updates these rows at once.
 //
 //   %5, %6, … = linear_cross_entropy_backward(x, w, labels, d)      // %5: of w
 //   %8 = scatter_add(ids, %7, %5); w', m', v' = adam(rule, scale, %8, w, m, v)
@@ -11,8 +11,8 @@
 //                                                                        %9, ids, %7, w, m, v)
 //
 // An element of the gradient comes from the same kernels in the same order: the bits are the same.
-// It may cost time (here the logits are made once more), so it is a way to save memory, not a pass
-// that always pays. For a batch that is taken as a whole: over parts the sum has to stand somewhere.
+// It may cost time (here the logits are made once more), so it is done where memory is short. For a
+// batch that is taken as a whole: over micro-batches the sum has to stand somewhere.
 #pragma once
 
 #include "ebb/trace/trace.hpp"
@@ -21,8 +21,8 @@ namespace ebb::trace {
 
 Trace with_gradient_blocks(const Trace& trace);
 
-// What a call by rows does. Places are what its members read and write: first the inputs of the
-// call, then blocks of gradient in its scratch.
+// What an update in blocks does. Places are what its members read and write: first the inputs of
+// the call, then blocks of gradient in its scratch.
 struct GradientBlocks {
   static constexpr std::size_t kMostInputs = 32, kMostOperands = 8, kMostOutputs = 3;
   struct Member {
@@ -48,7 +48,7 @@ struct GradientBlocks {
 };
 
 ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs);
-const GradientBlocks* gradient_blocks_of(const Call& call);  // null: it is not by rows
+const GradientBlocks* gradient_blocks_of(const Call& call);  // null: it is none
 
 // The op of such a call, to be run on rows from `first` on of all that is cut.
 ops::AnyOp at_row(const ops::AnyOp& op, std::int64_t first);

@@ -1,4 +1,4 @@
-// The call by rows as an op: block after block, each member's own kernel in turn.
+// The update in blocks as an op: block after block, each member's own kernel in turn.
 #include <algorithm>
 #include <tuple>
 
@@ -16,7 +16,7 @@ std::uint64_t row_bytes(const Spec& spec) {
   return spec.shape[0] == 0 ? 0 : spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]);
 }
 
-// The rows of a call, with what it was given whole or cut to some rows.
+// From row `first` on, with what it was given whole or cut to some rows.
 template <int kOutputs>
 struct InBlocks {
   static constexpr auto name = "gradient_blocks";
@@ -104,8 +104,8 @@ struct InBlocks {
 
 ops::AnyOp gradient_blocks_op(const GradientBlocks* what, std::size_t outputs) {
   const auto op = [&]<int n>(std::integral_constant<int, n>) {
-    const InBlocks<n> by{what};
-    return ops::AnyOp(ops::op_type<InBlocks<n>>(), &by);
+    const InBlocks<n> blocks{what};
+    return ops::AnyOp(ops::op_type<InBlocks<n>>(), &blocks);
   };
   if (outputs == 1) return op(std::integral_constant<int, 1>());
   if (outputs == 2) return op(std::integral_constant<int, 2>());
@@ -124,9 +124,9 @@ const GradientBlocks* gradient_blocks_of(const Call& call) {
 
 ops::AnyOp at_row(const ops::AnyOp& op, std::int64_t first) {
   const auto moved = [&]<int n>(std::integral_constant<int, n>) {
-    InBlocks<n> by = *static_cast<const InBlocks<n>*>(op.attributes());
-    by.first = first;
-    return ops::AnyOp(op.type(), &by);
+    InBlocks<n> blocks = *static_cast<const InBlocks<n>*>(op.attributes());
+    blocks.first = first;
+    return ops::AnyOp(op.type(), &blocks);
   };
   if (op.type().outputs == 1) return moved(std::integral_constant<int, 1>());
   if (op.type().outputs == 2) return moved(std::integral_constant<int, 2>());

@@ -6,6 +6,7 @@
 
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
+#include "ebb/trace/ids.hpp"
 
 namespace ebb::trace {
 namespace {
@@ -14,7 +15,6 @@ namespace {
 Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
   std::vector<bool> needed(from.values.size());
   const auto need = [&](Id id) {
-    if (id == kNone) return;
     needed[id] = true;
     if (from.values[id].base != kNone) needed[from.values[id].base] = true;
   };
@@ -23,9 +23,7 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
     for (const Id id : from.calls[c].in) need(id);
     for (const Id id : from.calls[c].out) need(id);
   }
-  for (const Id id : from.results) need(id);
-  for (const Assign& a : from.assigns) need(a.value);
-  for (const Id id : from.carry) need(id);
+  each_outcome(from, need);
 
   Trace to;
   to.inputs = from.inputs;
@@ -87,28 +85,17 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
 
 std::vector<int> uses(const Trace& trace) {
   std::vector<int> count(trace.values.size());
-  const auto use = [&](Id id) {
-    if (id != kNone) ++count[id];
-  };
-  for (const Call& call : trace.calls)
-    for (const Id id : call.in) use(id);
-  for (const Value& v : trace.values) use(v.base);
-  for (const Id id : trace.results) use(id);
-  for (const Id id : trace.carry) use(id);
-  for (const Assign& a : trace.assigns) use(a.value);
+  each_use(trace, [&](Id id) { ++count[id]; });
   return count;
 }
 
 Trace without_dead_code(const Trace& trace) {
   std::vector<bool> live(trace.calls.size()), wanted(trace.values.size());
   const auto want = [&](Id id) {
-    if (id == kNone) return;
     wanted[id] = true;
     wanted[trace.base_of(id)] = true;
   };
-  for (const Id id : trace.results) want(id);
-  for (const Assign& a : trace.assigns) want(a.value);
-  for (const Id id : trace.carry) want(id);
+  each_outcome(trace, want);
   for (std::size_t c = trace.calls.size(); c-- > 0;) {
     const Call& call = trace.calls[c];
     live[c] = std::any_of(call.out.begin(), call.out.end(), [&](Id id) { return wanted[id]; });
@@ -138,19 +125,13 @@ Trace without_repeats(const Trace& trace) {
     live[c] = false;
     for (std::size_t i = 0; i < call.out.size(); ++i) same[call.out[i]] = to.calls[*twin].out[i];
   }
-  const auto rename = [&](Id& id) {
-    if (id != kNone) id = same[id];
-  };
-  for (Value& v : to.values) rename(v.base);
-  for (Id& id : to.results) rename(id);
-  for (Id& id : to.carry) rename(id);
-  for (Assign& a : to.assigns) rename(a.value);
+  each_use(to, [&](Id& id) { id = same[id]; });
   return kept(to, live);
 }
 
 namespace {
 
-// `so far + sum of these rows`, where carry[k] is that.
+// `so far + sum of these examples`, where carry[k] is that.
 struct Going {
   Id so_far = kNone, sum = kNone, add = kNone;
 };
@@ -201,33 +182,23 @@ Trace chained(const Trace& trace) {
     live[g.add] = false;
     same[to.carry[k]] = g.sum;
   }
-  const auto rename = [&](Id& id) {
-    while (id != kNone && same[id] != id) id = same[id];
-  };
-  for (Call& call : to.calls)
-    for (Id& id : call.in) rename(id);
-  for (Value& v : to.values) rename(v.base);
-  for (Id& id : to.results) rename(id);
-  for (Id& id : to.carry) rename(id);
-  for (Assign& a : to.assigns) rename(a.value);
+  each_use(to, [&](Id& id) {
+    while (same[id] != id) id = same[id];
+  });
   return kept(to, live);
 }
 
-Trace part_only(const Trace& trace, const std::vector<bool>& keep,
-                const std::vector<bool>& assigns) {
-  Trace part = trace;
-  part.results.clear();
+Trace accumulating(const Trace& trace, const std::vector<bool>& keep,
+                   const std::vector<bool>& assigns) {
+  Trace to = trace;
+  to.results.clear();
   for (std::size_t i = 0; i < keep.size(); ++i)
-    if (keep[i]) part.results.push_back(trace.results[i]);
-  part.assigns.clear();
+    if (keep[i]) to.results.push_back(trace.results[i]);
+  to.assigns.clear();
   for (std::size_t i = 0; i < assigns.size(); ++i)
-    if (assigns[i]) part.assigns.push_back(trace.assigns[i]);
-  part.after.clear();
-  return without_dead_code(part);
-}
-
-Trace simplified(const Trace& trace) {
-  return chained(without_dead_code(without_covered(without_repeats(trace))));
+    if (assigns[i]) to.assigns.push_back(trace.assigns[i]);
+  to.after.clear();
+  return without_dead_code(to);
 }
 
 }  // namespace ebb::trace

@@ -1,4 +1,5 @@
-// From Trace to Trace. Each pass is a pure function; none changes what a trace computes.
+// From Trace to Trace. Each pass is a pure function; none changes what a trace computes. Which of
+// them run, and in what order: pipeline.cpp.
 #pragma once
 
 #include "ebb/trace/trace.hpp"
@@ -7,10 +8,10 @@ namespace ebb::trace {
 
 Trace without_dead_code(const Trace& trace);  // calls that lead to no result
 Trace without_repeats(const Trace& trace);    // equal calls of equal values become one
-Trace without_covered(const Trace& trace);    // calls whose results another one gives as well
+Trace without_subsumed(const Trace& trace);    // calls whose results another one gives as well
 
-// A sum of the parts before and this one's, as `so far + sum of these rows`, becomes the call that
-// sums, going on from what is so far (OpType::accumulating): one chain over the rows of all parts.
+// A sum over micro-batches, as `so far + sum of these examples`, becomes the call that sums, going
+// on from what is so far (OpType::accumulating): one chain over the examples of all micro-batches.
 Trace chained(const Trace& trace);
 
 // Calls of constants alone run now, once, and their results become constants. Most of them ran
@@ -19,16 +20,13 @@ Trace chained(const Trace& trace);
 // results stay calls, whose bytes the planner counts only where they are read.
 Trace folded(const Trace& trace);
 
-// What a part does that is not the last: of the results only those that `keep` names (rows of this
-// part), of the assignments only those that `assigns` names (made in every part).
-Trace part_only(const Trace& trace, const std::vector<bool>& keep,
-                const std::vector<bool>& assigns);
+// What a micro-batch before the last does, which adds to the sums and does not update: of the
+// results only those that `keep` names (made for each example), of the assignments only those that
+// `assigns` names (made in every micro-batch).
+Trace accumulating(const Trace& trace, const std::vector<bool>& keep,
+                   const std::vector<bool>& assigns);
 
 // Per value: how often calls read it, views share it, and it is a result or assigned.
 std::vector<int> uses(const Trace& trace);
-
-// Without dead, repeated and covered calls, and with sums in one chain. (Folding comes later: how large a constant is depends
-// on the size of a part, what a trace says of rows must not.)
-Trace simplified(const Trace& trace);
 
 }  // namespace ebb::trace

@@ -5,7 +5,7 @@
 //   becomes   w', m', v' = sparse_adam(rule, scale, ids, %7, w, m, v)
 //
 // Likewise its sum of squares, where gradients are clipped by their norm.
-// For a batch that is taken as a whole: over parts the sum has to stand somewhere.
+// For a batch that is taken as a whole: over micro-batches the sum has to stand somewhere.
 #pragma once
 
 #include "ebb/trace/trace.hpp"

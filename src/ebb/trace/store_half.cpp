@@ -6,6 +6,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/trace/ids.hpp"
 
 namespace ebb::ops {
 
@@ -107,12 +108,7 @@ class Storing {
         }
       }
     }
-    const auto fix = [&](Id id) {
-      if (id != kNone) fixed[from_.base_of(id)] = true;
-    };
-    for (const Id id : from_.results) fix(id);
-    for (const Id id : from_.carry) fix(id);
-    for (const Assign& a : from_.assigns) fix(a.value);
+    each_outcome(from_, [&](Id id) { fixed[from_.base_of(id)] = true; });
     for (std::size_t i = 0; i < n; ++i) {
       const Value& v = from_.values[i];
       if (v.base != kNone && (v.call == kNone || !from_.calls[v.call].view)) fixed[v.base] = true;
@@ -133,8 +129,8 @@ class Storing {
     return static_cast<Id>(out_.trace.calls.size()) - 1;
   }
 
-  // A value made by the call that comes next, which has its number already; the calls of `from_` get
-  // theirs at the end.
+  // A value made by the call that comes next, which has its number already; the calls of `from_`
+  // get theirs at the end.
   Id add_value(Value v) {
     v.call = static_cast<Id>(out_.trace.calls.size());
     out_.trace.values.push_back(std::move(v));
@@ -217,5 +213,11 @@ class Storing {
 }  // namespace
 
 StoredHalf stored_half(const Trace& trace, DType type) { return Storing(trace, type).run(); }
+
+bool stores_half(const Trace& trace) {
+  return std::any_of(trace.calls.begin(), trace.calls.end(), [](const Call& call) {
+    return &call.op.type() == &ops::op_type<ops::Store>();
+  });
+}
 
 }  // namespace ebb::trace

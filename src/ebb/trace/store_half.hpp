@@ -4,8 +4,8 @@
 //   becomes
 //   %3 = gelu(%2); %4 = store[bf16](%2) … %8 = cast[f32](%4); %9 = gelu_backward(%8, %7)
 //
-// The forward pass and the loss keep their bits: only the saved copy is rounded. A backward call that
-// reads 16 bits itself, such as a matrix product, is given the copy as it is. All of them are
+// The forward pass and the loss keep their bits: only the saved copy is rounded. A backward call
+// that reads 16 bits itself, such as a matrix product, is given the copy as it is. All of them are
 // calls like any other, for the planner to move, to spill and to repeat.
 #pragma once
 
@@ -21,5 +21,6 @@ struct StoredHalf {
 
 // `type` is bf16 or f16. Small ones, and those that are read back soon, stay as they are.
 StoredHalf stored_half(const Trace& trace, DType type);
+bool stores_half(const Trace& trace);  // whether anything is, in a trace that was given back
 
 }  // namespace ebb::trace

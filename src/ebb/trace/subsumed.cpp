@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ebb/trace/ids.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::trace {
@@ -22,13 +23,13 @@ std::vector<bool> dependents(const Trace& trace, const std::vector<Id>& values) 
 }
 
 // The call that `by` makes needless, or kNone.
-Id covered_by(const Trace& trace, std::size_t by) {
+Id subsumed_by(const Trace& trace, std::size_t by) {
   const Call& call = trace.calls[by];
   if (call.op.type().subsumes == nullptr) return kNone;
-  const ops::Subsumed covered = call.op.type().subsumes(call.op.attributes());
-  const std::vector<Id> in(call.in.begin(), call.in.begin() + covered.inputs);
+  const ops::Subsumed subsumed = call.op.type().subsumes(call.op.attributes());
+  const std::vector<Id> in(call.in.begin(), call.in.begin() + subsumed.inputs);
   for (std::size_t c = 0; c < trace.calls.size(); ++c)
-    if (trace.calls[c].op == covered.op && trace.calls[c].in == in) return static_cast<Id>(c);
+    if (trace.calls[c].op == subsumed.op && trace.calls[c].in == in) return static_cast<Id>(c);
   return kNone;
 }
 
@@ -53,22 +54,15 @@ Trace ordered(const Trace& from, const std::vector<std::size_t>& order) {
     if (Id& call = to.values.back().call; call != kNone)
       call = call_at[static_cast<std::size_t>(call)];
   }
-  const auto rename = [&](Id& id) {
-    if (id != kNone) id = at[id];
-  };
   for (const std::size_t c : order) {
     Call call = from.calls[c];
-    for (Id& id : call.in) rename(id);
     for (Id& id : call.out) {
-      rename(id);
+      id = at[id];
       to.values[id].call = static_cast<Id>(to.calls.size());
     }
     to.calls.push_back(std::move(call));
   }
-  for (Value& v : to.values) rename(v.base);
-  for (Id& id : to.results) rename(id);
-  for (Id& id : to.carry) rename(id);
-  for (Assign& a : to.assigns) rename(a.value);
+  each_use(to, [&](Id& id) { id = at[id]; });
   return to;
 }
 
@@ -81,12 +75,7 @@ Trace replaced(Trace trace, std::size_t gone, std::size_t by, const std::vector<
     const auto place = std::find(old.begin(), old.end(), id);
     if (place != old.end()) id = now[from + static_cast<std::size_t>(place - old.begin())];
   };
-  for (Call& call : trace.calls)
-    for (Id& id : call.in) rename(id);
-  for (Value& v : trace.values) rename(v.base);
-  for (Id& id : trace.results) rename(id);
-  for (Id& id : trace.carry) rename(id);
-  for (Assign& a : trace.assigns) rename(a.value);
+  each_use(trace, rename);
 
   std::vector<std::size_t> order(trace.calls.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -97,10 +86,10 @@ Trace replaced(Trace trace, std::size_t gone, std::size_t by, const std::vector<
 
 }  // namespace
 
-Trace without_covered(const Trace& trace) {
+Trace without_subsumed(const Trace& trace) {
   Trace now = trace;
   for (std::size_t by = 0; by < now.calls.size(); ++by) {
-    const Id gone = covered_by(now, by);
+    const Id gone = subsumed_by(now, by);
     if (gone == kNone) continue;
     const auto later = dependents(now, now.calls[gone].out);
     const auto stuck = [&](std::size_t c) { return later[c] && now.calls[c].op.type().once; };

@@ -24,7 +24,7 @@ enum class Kind : std::uint8_t {
   constant,  // a tensor the function holds
   before,    // written by the program when a step begins, such as the learning rate
   key,       // that of random draws
-  carried,   // a sum over the parts of the batch before this one
+  carried,   // a sum over the micro-batches before this one
   made       // by a call
 };
 const char* name(Kind kind);
@@ -46,7 +46,7 @@ struct Call {
   Scope::Id scope = 0;
   std::int8_t donated = -1;  // an input that the result of this call may overwrite
   bool view = false;         // shares its input's bytes: nothing runs
-  bool finish = false;       // once for the whole batch, after its last part
+  bool finish = false;       // once for the whole batch, after its last micro-batch
   bool early = false;        // before the call that stands after it, whatever the order
   bool late = false;         // after the call that stands before it, likewise
   bool operator==(const Call&) const = default;
@@ -64,14 +64,14 @@ struct Before {
   std::function<void(std::span<std::byte>)> fill;
 };
 
-struct Group;    // ebb/trace/fuse.hpp
+struct Group;           // ebb/trace/fuse.hpp
 struct GradientBlocks;  // ebb/trace/gradient_blocks.hpp
 
 struct Trace {
   std::vector<Value> values;
   std::vector<Call> calls;
-  std::vector<std::shared_ptr<const Group>> groups;     // what fused calls do
-  std::vector<std::shared_ptr<const GradientBlocks>> gradient_blocks;  // what calls by rows do
+  std::vector<std::shared_ptr<const Group>> groups;                    // what fused calls do
+  std::vector<std::shared_ptr<const GradientBlocks>> gradient_blocks;  // what updates in blocks do
   std::vector<Spec> inputs;
   std::vector<Variable> variables;
   std::vector<Tensor> constants;
@@ -79,7 +79,7 @@ struct Trace {
   std::vector<std::function<void()>> after;
   std::vector<Id> results;
   std::vector<Assign> assigns;
-  std::vector<Id> carry;   // sums that go on into the next part, kNone where nothing flows
+  std::vector<Id> carry;   // sums that go on into the next micro-batch, kNone: nothing flows
   bool gradients = false;  // whether a tape was walked
 
   // Equal in what they do: calls, shapes, variables. (Constants by their bytes.)
@@ -93,13 +93,18 @@ std::string to_json(const Trace& trace);
 std::string to_dot(const Trace& trace);  // for Graphviz
 std::ostream& operator<<(std::ostream& out, const Trace& trace);
 
-// Which part of a batch is traced. A batch in parts has a first, others and a last one.
-enum class Part : std::uint8_t { whole, first, middle, last };
+// What is traced: the whole batch, or which of its micro-batches. The first one's sums begin, the
+// last one's go on from what those before have left; those between are made of the last one's
+// trace.
+enum class MicroBatch : std::uint8_t { whole, first, last };
 
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
-// Calls fn once, with symbols. `carried`: what `carry` of the first part's trace was.
-Trace trace(const Function& fn, std::span<const Spec> inputs, Part part = Part::whole,
-            const Trace* first = nullptr);
+// Calls fn once, with symbols. `first`: the trace of the first micro-batch, for the sums it leaves.
+Trace trace(const Function& fn, std::span<const Spec> inputs,
+            MicroBatch which = MicroBatch::whole, const Trace* first = nullptr);
+
+// Traces a function for a (micro-)batch of so many examples.
+using TraceBatch = std::function<Trace(std::int64_t examples, MicroBatch which)>;
 
 }  // namespace ebb::trace

@@ -21,7 +21,7 @@ namespace {
 
 class TraceBuilder final : public ops::Tracer, public VariableView {
  public:
-  TraceBuilder(Part part, const Trace* first) : part_(part), first_(first) {}
+  TraceBuilder(MicroBatch which, const Trace* first) : which_(which), first_(first) {}
 
   Tensor input(const Spec& spec) {
     trace.inputs.push_back(spec);
@@ -52,7 +52,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   }
 
   // What makes more bytes of constants than they have is the planner's to place: see `folded`. By
-  // bytes alone, so that a part of the batch is noted as the whole is.
+  // bytes alone, so that a micro-batch is noted as the whole batch is.
   bool defers(ops::Specs in, ops::Specs out) const override {
     std::uint64_t given = 0, made = 0;
     for (const Spec& s : in) given += s.bytes();
@@ -63,7 +63,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   // Values known when a step begins.
   Tensor before_step(const char* name, const Spec& spec,
                      std::function<void(std::span<std::byte>)> fill) override {
-    // Parts find theirs by its name, of which two optimizers may have the same.
+    // Micro-batches find theirs by its name, of which two optimizers may have the same.
     std::string known = name;
     const auto taken = [&](const Before& b) { return b.name == known; };
     for (int n = 2; std::any_of(trace.before.begin(), trace.before.end(), taken); ++n)
@@ -91,12 +91,12 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
     return taken_[who]++;
   }
 
-  // Parts. Each sum has its place in `carry`, in the order in which they are asked for.
+  // Micro-batches. Each sum has its place in `carry`, in the order in which they are asked for.
   Tensor carried(const Spec& spec) override {
     const std::size_t index = trace.carry.size();
     trace.carry.push_back(kNone);
     open_.push_back(index);
-    if (part_ == Part::whole || part_ == Part::first) return {};
+    if (which_ == MicroBatch::whole || which_ == MicroBatch::first) return {};
     if (index >= first_->carry.size() || first_->carry[index] == kNone) return {};
     return fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
   }
@@ -107,16 +107,17 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
     finish_ = true;
   }
   Tensor total(const Tensor& scalar) override {
-    if (part_ == Part::whole || !scalar.symbol()) return scalar;
+    if (which_ == MicroBatch::whole || !scalar.symbol()) return scalar;
     return held_[static_cast<std::size_t>(total_of(id_of(scalar)))];
   }
 
   // A scalar that a call makes of more than scalars is a sum over the examples, or nothing that can
-  // be added up, which plan/rows finds out: it goes on from part to part. A scalar that is made of
-  // scalars is made again of their totals, once. What does not depend on the batch is what it is.
+  // be added up, which plan/split/can_split finds out: it goes on from micro-batch to micro-batch.
+  // A scalar that is made of scalars is made again of their totals, once. What does not depend on
+  // the batch is what it is.
   Id total_of(Id id) {
     const Value v = trace.values[id];
-    if (part_ == Part::whole || v.spec.rank() > 0 || v.kind != Kind::made || !of_batch_[id])
+    if (which_ == MicroBatch::whole || v.spec.rank() > 0 || v.kind != Kind::made || !of_batch_[id])
       return id;
     if (const auto known = totals_.find(id); known != totals_.end()) return known->second;
     const bool known = std::find(trace.carry.begin(), trace.carry.end(), id) != trace.carry.end();
@@ -218,7 +219,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   Id going_on(const Spec& spec, Id id) {
     const std::size_t index = trace.carry.size();
     trace.carry.push_back(id);
-    if (part_ == Part::first) return id;
+    if (which_ == MicroBatch::first) return id;
     const Tape::Pause nobody;
     const CategoryScope category(Category::gradients);
     const Tensor so_far = fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
@@ -249,7 +250,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
     v.category = trace.values[v.base].category;
   }
 
-  Part part_;
+  MicroBatch which_;
   const Trace* first_;
   bool finish_ = false;
   std::vector<std::size_t> open_;  // places in `carry` that were asked for and not filled
@@ -288,9 +289,9 @@ class TracingScope {
   random::State random_;
 };
 
-Trace traced(const Function& fn, std::span<const Spec> inputs, Part part, const Trace* first,
-             bool with_tape) {
-  TraceBuilder builder(part, first);
+Trace traced(const Function& fn, std::span<const Spec> inputs, MicroBatch which,
+             const Trace* first, bool with_tape) {
+  TraceBuilder builder(which, first);
   const TracingScope scope(builder);
   const Tape::Pause nobody;  // tapes outside do not see what happens in here
   const CategoryScope category(Category::activations);
@@ -317,10 +318,11 @@ Trace traced(const Function& fn, std::span<const Spec> inputs, Part part, const 
 
 }  // namespace
 
-Trace trace(const Function& fn, std::span<const Spec> inputs, Part part, const Trace* first) {
-  Trace with_tape = traced(fn, inputs, part, first, true);
+Trace trace(const Function& fn, std::span<const Spec> inputs, MicroBatch which,
+            const Trace* first) {
+  Trace with_tape = traced(fn, inputs, which, first, true);
   if (with_tape.gradients) return with_tape;
-  return traced(fn, inputs, part, first, false);  // nothing is kept for a walk back
+  return traced(fn, inputs, which, first, false);  // nothing is kept for a walk back
 }
 
 }  // namespace ebb::trace

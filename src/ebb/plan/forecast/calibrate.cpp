@@ -1,0 +1,212 @@
+// How a machine is measured: one op of each kind of work is run on so little that it stays in the
+// cache, and a sum of arrays that do not.
+#include <unistd.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+#include "ebb/base/memory.hpp"
+#include "ebb/base/pool.hpp"
+#include "ebb/base/promises.hpp"
+#include "ebb/ops/apply.hpp"
+#include "ebb/ops/attention.hpp"
+#include "ebb/ops/binary.hpp"
+#include "ebb/ops/conv.hpp"
+#include "ebb/ops/index.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/ops/norm.hpp"
+#include "ebb/ops/recurrent.hpp"
+#include "ebb/ops/reduce.hpp"
+#include "ebb/ops/softmax.hpp"
+#include "ebb/ops/unary.hpp"
+#include "ebb/plan/forecast/machine.hpp"
+#include "ebb/plan/forecast/measure.hpp"
+
+namespace ebb::plan {
+namespace {
+
+using ops::Work;
+
+constexpr double kLongest = 0.008;  // seconds of tries for each op
+constexpr double kLongestFork = 20e-6;  // seconds, where nobody else uses the machine
+constexpr double kEachMore = 0.6;       // what each further thread adds, where that is not measured
+constexpr int kMostTries = 400, kLeastTries = 8;
+constexpr std::uint64_t kStreamed = 8 << 20;  // bytes: three arrays that no core keeps near
+constexpr double kReached = 0.85;  // on the whole, of what a product in the cache reaches
+constexpr double kLonger = 1.15;   // what long sequences gain, who pack their weights once
+constexpr double kMemory = 0.4;  // of the cache's speed, that memory has where it is not measured
+
+// The fastest of many short tries: whoever else is on the machine only makes it slower.
+template <class F>
+double fastest(F&& once) {
+  double best = 1;
+  const double begin = now();
+  for (int tries = 0; tries < kLeastTries || (tries < kMostTries && now() - begin < kLongest);
+       ++tries) {
+    const double start = now();
+    once();
+    best = std::min(best, now() - start);
+  }
+  return std::max(best, 1e-9);
+}
+
+struct Took {
+  ops::Cost cost;
+  double seconds = 0;
+  double flops() const { return cost.flops / seconds; }
+  double bytes() const { return cost.bytes / seconds; }
+};
+
+// Runs one op in memory of its own. Integers are indices below `below`. In place: results take over
+// what the op lets them, which saves memory.
+template <class Op>
+Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 1,
+          bool in_place = false) {
+  const ops::OpType& type = ops::op_type<Op>();
+  std::vector<Spec> in(given);
+  std::vector<Spec> out(static_cast<std::size_t>(type.outputs));
+  type.shape(&op, in, out.data());
+  const std::size_t scratch = type.scratch(&op, in);
+  const auto taken = [&](std::size_t o) {  // the input whose bytes that output takes
+    std::size_t i = 0;
+    while (i < in.size() &&
+           !(in_place && (type.overwrites(&op, static_cast<int>(o)) >> i & 1) && in[i] == out[o]))
+      ++i;
+    return i;
+  };
+  std::size_t bytes = memory::aligned(scratch) + memory::kAlignment;
+  for (const Spec& s : in) bytes += memory::aligned(s.bytes());
+  for (std::size_t o = 0; o < out.size(); ++o)
+    if (taken(o) == in.size()) bytes += memory::aligned(out[o].bytes());
+  const memory::Unguarded plans;  // in whichever thread
+  memory::Buffer held(bytes, "machine", Category::workspace);
+  auto* at = reinterpret_cast<std::byte*>(
+      memory::aligned(reinterpret_cast<std::uintptr_t>(held.data())));
+  std::vector<ops::In> ins;
+  std::vector<ops::Out> outs;
+  for (const Spec& s : in) {
+    ins.push_back({&s, at});
+    if (s.dtype == DType::i32)
+      for (std::int64_t i = 0; i < s.size(); ++i)
+        reinterpret_cast<std::int32_t*>(at)[i] = static_cast<std::int32_t>(i * 7919 % below);
+    else
+      std::fill_n(reinterpret_cast<float*>(at), s.size(), 0.5f);
+    at += memory::aligned(s.bytes());
+  }
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    const std::size_t i = taken(o);
+    outs.push_back({&out[o], i < in.size() ? const_cast<void*>(ins[i].data) : at});
+    if (i == in.size()) at += memory::aligned(out[o].bytes());
+  }
+  const ops::Scratch rest{at, scratch};
+  return {type.cost(&op, in), fastest([&] { type.run(&op, ins, outs, rest); })};
+}
+
+Spec floats(std::initializer_list<std::int64_t> dims) {
+  return {Shape(std::vector<std::int64_t>(dims)), DType::f32};
+}
+Spec ids(std::int64_t count) { return {{count}, DType::i32}; }
+
+double near_cache(int threads) {
+  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return static_cast<double>(bytes > 0 ? bytes : 256 << 10) * threads;
+}
+
+}  // namespace
+
+namespace {
+
+// With the threads that kernels find here.
+void measure(Machine& m, std::int64_t threads, bool memory) {
+  const auto set = [&](Work work, double flops, double cached) {
+    m.speed(work) = {flops, cached};
+  };
+  const Spec some = floats({std::min<std::int64_t>(threads, 2) * (24 << 10)});
+  const double added = took(ops::Add{}, {some, some}).bytes();
+  set(Work::elementwise, took(ops::Unary<math::Unary::tanh>{}, {some}).flops(), added);
+  set(Work::product,
+      kReached * took(ops::Matmul{}, {floats({224, 256}), floats({256, 224})}).flops(), added);
+
+  const Spec image = floats({2, 16, 16, 32});
+  set(Work::convolution,
+      kReached * took(ops::Conv2d{{.padding = 1}}, {image, floats({32, 3, 3, 32})}).flops(), added);
+  set(Work::depthwise,
+      took(ops::Conv2d{{.padding = 1, .groups = 32}}, {image, floats({32, 3, 3, 1})}).flops(),
+      added);
+
+  ops::Attention attention;
+  attention.heads = attention.kv_heads = 2;
+  attention.scale = 0.125;
+  attention.causal = true;
+  const Spec q = floats({2, 96, 64});
+  set(Work::attention, took(attention, {q, q, q}).flops(), added);
+  set(Work::cell,
+      kLonger *
+          took(ops::Lstm{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, 1, true).flops(),
+      added);
+
+  const Spec table = floats({128, 256});
+  const Took norm = took(ops::LayerNorm{}, {table, floats({256}), floats({256})});
+  const Took sum = took(ops::SumTo{Shape({256})}, {table});
+  set(Work::reduction, took(ops::Softmax{}, {table}).flops(),
+      (norm.cost.bytes + sum.cost.bytes) / (norm.seconds + sum.seconds));
+  const Spec rows = floats({1024, 64});
+  set(Work::gather, m.speed(Work::elementwise).flops,
+      took(ops::Gather{}, {rows, ids(768)}, 1024).bytes());
+  set(Work::scatter, m.speed(Work::elementwise).flops,
+      took(ops::ScatterAdd{.size = 1024}, {ids(768), floats({768, 64})}, 1024).bytes());
+
+  m.bytes = kMemory * added;
+  if (!memory) return;
+  const Spec long_one = floats({static_cast<std::int64_t>(kStreamed / (3 * sizeof(float)))});
+  m.bytes = took(ops::Add{}, {long_one, long_one}).bytes();
+}
+
+// f(one, another) for each speed of two machines.
+template <class F>
+void each_speed(Machine& one, const Machine& another, F&& f) {
+  for (std::size_t i = 0; i < one.speeds.size(); ++i) {
+    f(one.speeds[i].flops, another.speeds[i].flops);
+    f(one.speeds[i].cached, another.speeds[i].cached);
+  }
+  f(one.bytes, another.bytes);
+}
+
+}  // namespace
+
+// One thread is measured well also where others use the machine: some short try has a core for
+// itself. All threads at once are not; where waking them takes too long to be the machine's own
+// doing, their speed follows from that of one.
+Machine measured(std::uint64_t room) {
+  const bool memory = room >= 2 * kStreamed;
+  const int threads = pool::threads();
+  Machine m;
+  pool::parallel_for(2, 1, [&](std::size_t begin, std::size_t) {  // inside a region kernels stay in
+    if (begin == 0) measure(m, 1, memory);                        // one thread
+  });
+  bool quiet = true;
+  m.threads = threads;
+  m.cache = near_cache(threads);
+  if (threads == 1) {
+    m.seconds_per_fork = 0;
+  } else {
+    const double fork = fastest([&] {
+      pool::parallel_for(static_cast<std::size_t>(threads), 1, [](std::size_t, std::size_t) {});
+    });
+    quiet = fork <= kLongestFork;
+    Machine all;
+    if (quiet) {
+      measure(all, threads, memory);
+      m.seconds_per_fork = rounded(1e9 * fork) * 1e-9;
+    }
+    each_speed(m, all, [&](double& one, double together) {
+      one = quiet ? std::max(one, together) : one * (1 + (threads - 1) * kEachMore);
+    });
+  }
+  each_speed(m, m, [](double& x, double) { x = rounded(x); });
+  m.sound = quiet && memory;
+  return m;
+}
+
+}  // namespace ebb::plan

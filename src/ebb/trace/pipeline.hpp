@@ -1,0 +1,23 @@
+// From what a function does to what is planned: the list of passes over a trace, in their order,
+// stands in pipeline.cpp.
+//
+//   simplified   as traced, for any number of examples: is asked whether the batch can be split
+//   settled      for the number of examples that it is run with
+//   rewritten    for the planner's graph: calls that stand for several
+#pragma once
+
+#include "ebb/trace/trace.hpp"
+
+namespace ebb::trace {
+
+struct PassOptions {
+  DType stored = DType::f32;     // what waits for the walk back: bf16 and f16 are approximate
+  bool gradient_blocks = false;  // large gradients are made block by block, in their updates
+  bool fuse = true;
+};
+
+Trace simplified(Trace trace);
+Trace settled(Trace trace, const PassOptions& options);
+Trace rewritten(Trace trace, const PassOptions& options);
+
+}  // namespace ebb::trace

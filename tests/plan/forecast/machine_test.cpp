@@ -1,0 +1,68 @@
+// What a machine is said to reach: by kind of work, kept in a small file, measured in little memory.
+#include <gtest/gtest.h>
+
+#include "ebb/base/ledger.hpp"
+#include "ebb/ops/conv.hpp"
+#include "ebb/ops/matmul.hpp"
+#include "ebb/plan/forecast/machine.hpp"
+
+namespace ebb::plan {
+namespace {
+
+TEST(Machine, IsReadAsItWasWritten) {
+  Machine m;
+  m.threads = 3;
+  m.sound = false;
+  m.bytes = 12e9;
+  m.speed(ops::Work::scatter) = {7e9, 5e9};
+  Machine read;
+  ASSERT_TRUE(parse(to_string(m), read));
+  EXPECT_EQ(read, m);
+  const std::string text = to_string(m);
+  for (std::size_t length = 0; length + 12 < text.size(); length += 7)
+    EXPECT_FALSE(parse(text.substr(0, length), read)) << length;
+  EXPECT_FALSE(parse("ebb-machine 3\nthreads 1\nflops 1e11\n", read));
+}
+
+TEST(Machine, EachKindOfWorkHasItsOwnSpeed) {
+  const auto image = [](std::int64_t channels) {
+    return Spec{{2, 8, 8, channels}, DType::f32};
+  };
+  const Spec dense[] = {image(16), {{16, 3, 3, 16}, DType::f32}};
+  const Spec deep[] = {image(16), {{16, 3, 3, 1}, DType::f32}};
+  EXPECT_EQ(ops::Conv2d{}.cost(dense).work, ops::Work::convolution);
+  EXPECT_EQ((ops::Conv2d{{.groups = 16}}.cost(deep).work), ops::Work::depthwise);
+  const Spec square[] = {{{8, 8}, DType::f32}, {{8, 8}, DType::f32}};
+  EXPECT_EQ(ops::Matmul{}.cost(square).work, ops::Work::product);
+
+  Machine m;
+  m.speed(ops::Work::product).flops = 100e9;
+  m.speed(ops::Work::depthwise).flops = 10e9;
+  const double fast = m.seconds({1e9, 0, ops::Work::product});
+  EXPECT_NEAR(m.seconds({1e9, 0, ops::Work::depthwise}) / fast, 10, 0.1);
+}
+
+// What kernels do in one thread takes as long as one thread needs.
+TEST(Machine, SmallCallsHaveOneThread) {
+  Machine m;
+  m.threads = 2;
+  const ops::Cost small{0, 64 << 10}, large{0, 4 << 20};
+  Machine one = m;
+  one.threads = 1;
+  EXPECT_NEAR(m.seconds(small) / one.seconds(small), 2, 0.2);
+  EXPECT_NEAR(m.seconds(large) / one.seconds(large), 1, 0.01);
+}
+
+TEST(Machine, IsMeasuredInLittleMemory) {
+  ledger::reset_peak();
+  const std::uint64_t before = ledger::total().live;
+  const Machine m = measured(0);
+  EXPECT_LE(ledger::total().peak - before, 1u << 20);
+  EXPECT_FALSE(m.sound);  // the speed of memory is a guess
+  Machine read;
+  EXPECT_TRUE(parse(to_string(m), read)) << to_string(m);
+  EXPECT_EQ(read, m);
+}
+
+}  // namespace
+}  // namespace ebb::plan
