@@ -78,8 +78,8 @@ bool change(const AnyOp& from, AnyOp& to, F&& f) {
 }
 
 // The op for `taken` of the examples: some have the shape of the result, batch and all, in them.
-AnyOp for_part(const AnyOp& op, BatchRule rows, std::int64_t taken, std::int64_t examples) {
-  if (rows != BatchRule::per_example) return op;
+AnyOp for_part(const AnyOp& op, BatchRule rule, std::int64_t taken, std::int64_t examples) {
+  if (rule != BatchRule::per_example) return op;
   const AnyOp part = op.type().for_examples(op.attributes(), examples, taken);
   return part ? part : op;
 }
@@ -272,15 +272,15 @@ class PartsCheck {
 
   void batch(std::uint32_t carry, std::uint32_t sums, std::int64_t examples) {
     for (std::size_t o = 0; o < whole_.size(); ++o) {
-      const BatchRule rows = op_.type().batch_rule(op_.attributes(), {specs_, carry, sums, examples},
+      const BatchRule rule = op_.type().batch_rule(op_.attributes(), {specs_, carry, sums, examples},
                                         static_cast<int>(o));
       doing_ = fmt::format("output {} is said to be {} (carry {:b}, sums {:b}, {} examples)", o,
-                           rows == BatchRule::per_example ? "apart" : "summed", carry, sums, examples);
-      if (rows == BatchRule::per_example) {
+                           rule == BatchRule::per_example ? "apart" : "summed", carry, sums, examples);
+      if (rule == BatchRule::per_example) {
         ++report_.apart;
         apart(o, carry, examples);
       }
-      if (rows == BatchRule::summed) {
+      if (rule == BatchRule::summed) {
         ++report_.summed;
         carry ? summed(o, carry, sums, examples) : linear(o, sums);
       }

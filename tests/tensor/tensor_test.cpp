@@ -14,6 +14,12 @@ namespace {
 
 using test::error_of;
 
+TEST(Spec, WithAnotherSizeOfOneAxis) {
+  const Spec x{{4, 3, 2}, DType::i32};
+  EXPECT_EQ(x.with_axis(0, 7), (Spec{{7, 3, 2}, DType::i32}));
+  EXPECT_EQ(x.with_axis(2, 0), (Spec{{4, 3, 0}, DType::i32}));
+}
+
 TEST(Shape, CountsAndCompares) {
   EXPECT_EQ(Shape({2, 3, 4}).size(), 24);
   EXPECT_EQ(Shape{}.size(), 1);
