@@ -14,6 +14,13 @@ namespace {
 
 using test::error_of;
 
+TEST(Spec, WithAnotherSizeOfOneAxis) {
+  const Spec spec{{4, 3, 2}, DType::bf16};
+  EXPECT_EQ(spec.with_dim(0, 7), (Spec{{7, 3, 2}, DType::bf16}));
+  EXPECT_EQ(spec.with_dim(2, 0), (Spec{{4, 3, 0}, DType::bf16}));
+  EXPECT_THROW(spec.with_dim(1, -1), Error);
+}
+
 TEST(Shape, CountsAndCompares) {
   EXPECT_EQ(Shape({2, 3, 4}).size(), 24);
   EXPECT_EQ(Shape{}.size(), 1);
