@@ -12,6 +12,14 @@
 namespace ebb {
 namespace {
 
+TEST(Memory, SizesAreRoundedUpToAnAlignment) {
+  EXPECT_EQ(memory::aligned(0), 0u);
+  EXPECT_EQ(memory::aligned(1), 64u);
+  EXPECT_EQ(memory::aligned(64), 64u);
+  EXPECT_EQ(memory::aligned(65), 128u);
+  EXPECT_EQ(round_up(4097, 4096), 8192u);
+}
+
 TEST(Memory, IsAlignedAndWritable) {
   for (std::size_t bytes : {0u, 1u, 63u, 64u, 65u, 1000u, 1u << 20, 9u << 20}) {
     void* p = memory::take(bytes, "test");

@@ -15,9 +15,10 @@ namespace {
 using test::error_of;
 
 TEST(Spec, WithAnotherSizeOfOneAxis) {
-  const Spec x{{4, 3, 2}, DType::i32};
-  EXPECT_EQ(x.with_axis(0, 7), (Spec{{7, 3, 2}, DType::i32}));
-  EXPECT_EQ(x.with_axis(2, 0), (Spec{{4, 3, 0}, DType::i32}));
+  const Spec spec{{4, 3, 2}, DType::bf16};
+  EXPECT_EQ(spec.with_axis(0, 7), (Spec{{7, 3, 2}, DType::bf16}));
+  EXPECT_EQ(spec.with_axis(2, 0), (Spec{{4, 3, 0}, DType::bf16}));
+  EXPECT_THROW(spec.with_axis(1, -1), Error);
 }
 
 TEST(Shape, CountsAndCompares) {

@@ -60,12 +60,8 @@ template class Named<Spec>;
 BatchSpec BatchSpec::with_axis(int axis, std::int64_t size) const {
   if (size < 1) throw Error(fmt::format("batch spec: a size of {}; expected 1 or more", size));
   BatchSpec out = *this;
-  for (Spec& s : out.values_) {
-    if (s.rank() <= axis) continue;
-    std::vector<std::int64_t> dims(s.shape.begin(), s.shape.end());
-    dims[static_cast<std::size_t>(axis)] = size;
-    s.shape = Shape(dims);
-  }
+  for (Spec& s : out.values_)
+    if (s.rank() > axis) s = s.with_axis(axis, size);
   return out;
 }
 

@@ -71,9 +71,7 @@ Source Source::coded(std::shared_ptr<const Codes> codes) const {
 }
 
 Spec Source::spec(std::int64_t rows) const {
-  std::vector<std::int64_t> dims(spec_.shape.begin(), spec_.shape.end());
-  dims[0] = rows;
-  return {Shape(dims), spec_.dtype};
+  return spec_.with_axis(0, rows);
 }
 
 bool Source::as_it_lies() const {
