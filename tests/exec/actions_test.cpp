@@ -7,7 +7,7 @@
 #include <set>
 
 #include "ebb/exec/compile.hpp"
-#include "ebb/exec/planned_spill.hpp"
+#include "ebb/exec/spill/planned_spill.hpp"
 #include "ebb/exec/results.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"

@@ -12,7 +12,7 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
-#include "ebb/exec/disk_space.hpp"
+#include "ebb/exec/spill/disk_space.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"

@@ -1,5 +1,5 @@
 // The spill file gives back what was written, in the order of the calls.
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 
 #include <sys/mman.h>
 

@@ -16,7 +16,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/file_faults.hpp"
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 
 namespace ebb::exec {
 

@@ -12,8 +12,8 @@
 #include "ebb/exec/addresses.hpp"
 #include "ebb/exec/call_times.hpp"
 #include "ebb/exec/resident_variables.hpp"
-#include "ebb/exec/spilled_variables.hpp"
-#include "ebb/exec/streamed_update.hpp"
+#include "ebb/exec/spill/spilled_variables.hpp"
+#include "ebb/exec/spill/streamed_update.hpp"
 #include "ebb/ops/op.hpp"
 
 namespace ebb::exec {

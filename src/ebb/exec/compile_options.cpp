@@ -9,7 +9,7 @@
 #include "ebb/base/budget.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 
 namespace ebb::exec {
 namespace {

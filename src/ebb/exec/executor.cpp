@@ -7,7 +7,7 @@
 #include "ebb/base/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/bound_program.hpp"
-#include "ebb/exec/planned_spill.hpp"
+#include "ebb/exec/spill/planned_spill.hpp"
 
 namespace ebb::exec {
 

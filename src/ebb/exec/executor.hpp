@@ -18,7 +18,7 @@
 #include "ebb/exec/call_times.hpp"
 #include "ebb/exec/micro_batch.hpp"
 #include "ebb/exec/resident_variables.hpp"
-#include "ebb/exec/spilled_variables.hpp"
+#include "ebb/exec/spill/spilled_variables.hpp"
 #include "ebb/exec/step_values.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/plan/plan.hpp"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "ebb/exec/spilled_variables.hpp"
+#include "ebb/exec/spill/spilled_variables.hpp"
 #include "ebb/plan/plan.hpp"
 
 namespace ebb::exec {

@@ -1,4 +1,4 @@
-#include "ebb/exec/streamed_update.hpp"
+#include "ebb/exec/spill/streamed_update.hpp"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
-#include "ebb/exec/planned_spill.hpp"
+#include "ebb/exec/spill/planned_spill.hpp"
 
-#include "ebb/exec/spilled_variables.hpp"
+#include "ebb/exec/spill/spilled_variables.hpp"
 
 namespace ebb::exec {
 

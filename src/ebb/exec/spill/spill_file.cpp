@@ -1,4 +1,4 @@
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
-#include "ebb/exec/spill_content.hpp"
+#include "ebb/exec/spill/spill_content.hpp"
 
 namespace ebb::exec {
 namespace {

@@ -1,4 +1,4 @@
-#include "ebb/exec/spill_content.hpp"
+#include "ebb/exec/spill/spill_content.hpp"
 
 #include <fmt/format.h>
 

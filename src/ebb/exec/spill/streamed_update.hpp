@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/plan/graph/lower.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "ebb/base/error.hpp"
-#include "ebb/exec/spill_content.hpp"
+#include "ebb/exec/spill/spill_content.hpp"
 #include "ebb/kernels/checksum.hpp"
 
 namespace ebb::exec {

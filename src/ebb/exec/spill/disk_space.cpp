@@ -1,4 +1,4 @@
-#include "ebb/exec/disk_space.hpp"
+#include "ebb/exec/spill/disk_space.hpp"
 
 #include <sys/statvfs.h>
 

@@ -1,4 +1,4 @@
-#include "ebb/exec/spilled_variables.hpp"
+#include "ebb/exec/spill/spilled_variables.hpp"
 
 #include <algorithm>
 

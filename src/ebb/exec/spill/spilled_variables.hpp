@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb::exec {

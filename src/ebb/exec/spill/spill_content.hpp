@@ -18,7 +18,7 @@
 
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
-#include "ebb/exec/spill_file.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
 
 namespace ebb::exec {
 
