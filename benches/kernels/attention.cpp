@@ -29,11 +29,11 @@ struct Case {
   bool causal = true;
 };
 
-constexpr Case kCases[] = {{"attention", 1, 4096, 8, 64},    {"gpt-mini", 16, 256, 6, 64},
-                           {"gpt-124m", 4, 256, 12, 64},     {"gpt-long", 1, 2048, 6, 64},
-                           {"T 512", 1, 512, 8, 64},         {"T 1024", 1, 1024, 8, 64},
-                           {"T 2048", 1, 2048, 8, 64},       {"whole", 1, 1024, 8, 64, false},
-                           {"wide heads", 1, 1024, 8, 128},  {"one head", 1, 2048, 1, 64}};
+constexpr Case kCases[] = {{"attention", 1, 4096, 8, 64},   {"gpt-mini", 16, 256, 6, 64},
+                           {"gpt-124m", 4, 256, 12, 64},    {"gpt-long", 1, 2048, 6, 64},
+                           {"T 512", 1, 512, 8, 64},        {"T 1024", 1, 1024, 8, 64},
+                           {"T 2048", 1, 2048, 8, 64},      {"whole", 1, 1024, 8, 64, false},
+                           {"wide heads", 1, 1024, 8, 128}, {"one head", 1, 2048, 1, 64}};
 
 double seconds_now() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -134,14 +134,13 @@ int main(int argc, char** argv) {
     } else if (argv[i][0] != '-') {
       wanted = argv[i];
     } else {
-      std::fprintf(stderr,
-                   "usage: bench_attention [--quick] [--json] [words of a case's name]\n");
+      std::fprintf(stderr, "usage: bench_attention [--quick] [--json] [words of a case's name]\n");
       return 2;
     }
   }
   if (!json)
-    std::printf("%-35s %8s %8s %8s %7s %7s %7s %6s %8s\n", "case (batch, T, heads, size)",
-                "fwd ms", "bwd ms", "both ms", "fwd", "bwd", "GF/s", "peak", "work MiB");
+    std::printf("%-35s %8s %8s %8s %7s %7s %7s %6s %8s\n", "case (batch, T, heads, size)", "fwd ms",
+                "bwd ms", "both ms", "fwd", "bwd", "GF/s", "peak", "work MiB");
   for (const Case& c : kCases)
     if (std::string(c.name).find(wanted) != std::string::npos) measure(c, quick, json);
 }

@@ -36,8 +36,15 @@ void pass_over(const float* a, const float* b, const float* c, float* to, std::s
       if (kReads > 2) v = hn::Add(v, hn::Load(d, c + at));
       if (kWrites && kPast) hn::Stream(v, d, to + at);
       if (kWrites && !kPast) hn::Store(v, d, to + at);
-      if (!kWrites) (k == 0 ? sum : k == 1 ? sum2 : k == 2 ? sum3 : sum4) =
-          hn::Add(k == 0 ? sum : k == 1 ? sum2 : k == 2 ? sum3 : sum4, v);
+      if (!kWrites)
+        (k == 0   ? sum
+         : k == 1 ? sum2
+         : k == 2 ? sum3
+                  : sum4) = hn::Add(k == 0   ? sum
+                                    : k == 1 ? sum2
+                                    : k == 2 ? sum3
+                                             : sum4,
+                                    v);
     }
   }
   if (!kWrites) {
@@ -77,8 +84,10 @@ Buffer::Buffer(std::size_t bytes) : bytes_((bytes + kHuge - 1) / kHuge * kHuge) 
 Buffer::~Buffer() { std::free(data_); }
 
 const char* name(Streams s) {
-  return s == Streams::read ? "read" : s == Streams::copy ? "copy" : s == Streams::triad ? "triad"
-                                                                                        : "quad";
+  return s == Streams::read    ? "read"
+         : s == Streams::copy  ? "copy"
+         : s == Streams::triad ? "triad"
+                               : "quad";
 }
 int reads(Streams s) { return s == Streams::triad ? 2 : s == Streams::quad ? 3 : 1; }
 int writes(Streams s) { return s == Streams::read ? 0 : 1; }

@@ -23,8 +23,8 @@ using namespace ebb::kernels;
 
 struct Case {
   std::string name;
-  Streams streams;      // what it is held against
-  double bytes;         // read and written by one run
+  Streams streams;  // what it is held against
+  double bytes;     // read and written by one run
   std::function<void()> run;
 };
 
@@ -68,12 +68,12 @@ std::vector<Case> cases(const Arrays& m) {
   add_unary("softplus", Unary::softplus);
   add_unary("sin", Unary::sin);
   add_unary("rsqrt", Unary::rsqrt);
-  all.push_back({"add", Streams::triad, 3 * array,
-                 [=] { binary(Binary::add, same_shape<2>(n), a, b, y); }});
-  all.push_back({"mul", Streams::triad, 3 * array,
-                 [=] { binary(Binary::mul, same_shape<2>(n), a, b, y); }});
-  all.push_back({"div", Streams::triad, 3 * array,
-                 [=] { binary(Binary::div, same_shape<2>(n), a, b, y); }});
+  all.push_back(
+      {"add", Streams::triad, 3 * array, [=] { binary(Binary::add, same_shape<2>(n), a, b, y); }});
+  all.push_back(
+      {"mul", Streams::triad, 3 * array, [=] { binary(Binary::mul, same_shape<2>(n), a, b, y); }});
+  all.push_back(
+      {"div", Streams::triad, 3 * array, [=] { binary(Binary::div, same_shape<2>(n), a, b, y); }});
   const std::int64_t rows = static_cast<std::int64_t>(n / 1024);
   const std::int64_t matrix[] = {rows, 1024}, bias[] = {1024}, column[] = {rows, 1};
   const Broadcast<2> by_row = broadcast<2>(matrix, {matrix, bias});
@@ -153,11 +153,15 @@ int main(int argc, char** argv) {
   bool quick = false, json = false;
   std::string wanted;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--quick") == 0) quick = true;
-    else if (std::strcmp(argv[i], "--json") == 0) json = true;
-    else if (argv[i][0] != '-') wanted = argv[i];
+    if (std::strcmp(argv[i], "--quick") == 0)
+      quick = true;
+    else if (std::strcmp(argv[i], "--json") == 0)
+      json = true;
+    else if (argv[i][0] != '-')
+      wanted = argv[i];
     else {
-      std::fprintf(stderr, "usage: bench_elementwise [--quick] [--json] [words of a case's name]\n");
+      std::fprintf(stderr,
+                   "usage: bench_elementwise [--quick] [--json] [words of a case's name]\n");
       return 2;
     }
   }
@@ -174,9 +178,10 @@ int main(int argc, char** argv) {
     const double ratio = median(r.ratio);
     const double gbs = c.bytes / median(r.mine) * 1e-9;
     if (json) {
-      std::printf("{\"bench\":\"kernels\",\"case\":\"%s %zuMi f32 %dt\",\"metric\":\"bandwidth\","
-                  "\"value\":%.3f,\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
-                  c.name.c_str(), mebi, threads, gbs, name(c.streams), ratio);
+      std::printf(
+          "{\"bench\":\"kernels\",\"case\":\"%s %zuMi f32 %dt\",\"metric\":\"bandwidth\","
+          "\"value\":%.3f,\"unit\":\"GB/s\",\"against\":\"%s\",\"ratio\":%.3f}\n",
+          c.name.c_str(), mebi, threads, gbs, name(c.streams), ratio);
     } else {
       const double yard_bytes =
           static_cast<double>(m.n) * 4 * (reads(c.streams) + writes(c.streams));

@@ -34,7 +34,7 @@ struct Shape {
   std::size_t m, n, k;
   const char* transposes;  // of A and B, N or T
   std::size_t batch = 1;
-  std::size_t slack = 0;   // added to each leading dimension
+  std::size_t slack = 0;  // added to each leading dimension
 };
 
 const std::vector<Shape> kShapes = {
@@ -43,16 +43,19 @@ const std::vector<Shape> kShapes = {
     {50304, 768, 1024, "TN"}, {512, 1024, 256, "NT"},   {256, 1024, 256, "NT"},
     {128, 128, 64, "NT"},     {32, 1024, 784, "NN"},    {333, 777, 555, "NN"}};
 
-const std::vector<Shape> kMore = {
-    {77, 1000, 513, "NN"},  {1, 4096, 1024, "NT"},   {1, 4096, 1024, "NN"},
-    {4096, 1, 1024, "NN"},  {64, 64, 64, "NN"},      {64, 64, 64, "TT"},
-    {8, 2048, 512, "NT"},   {16, 2048, 512, "NN"},   {24, 1024, 1024, "NT"},
-    {256, 256, 64, "NT", 96}, {256, 64, 256, "NN", 96}, {1024, 1024, 1024, "NN"},
-    {1024, 1024, 1024, "TT"}, {1000, 1000, 1000, "TN", 1, 1}, {512, 10, 1024, "NT"},
-    {1024, 10, 512, "TN"},  {10, 1024, 512, "TN"},   {200, 200, 200, "NN"},
-    {4096, 64, 64, "NN"},   {64, 4096, 64, "NT"},    {512, 512, 4096, "TN"},
-    {4, 4096, 4096, "NN"},  {1, 32, 16, "NT"},       {16, 32, 1, "TN"},
-    {128, 784, 512, "TN"},  {784, 128, 512, "TN"}};
+const std::vector<Shape> kMore = {{77, 1000, 513, "NN"},    {1, 4096, 1024, "NT"},
+                                  {1, 4096, 1024, "NN"},    {4096, 1, 1024, "NN"},
+                                  {64, 64, 64, "NN"},       {64, 64, 64, "TT"},
+                                  {8, 2048, 512, "NT"},     {16, 2048, 512, "NN"},
+                                  {24, 1024, 1024, "NT"},   {256, 256, 64, "NT", 96},
+                                  {256, 64, 256, "NN", 96}, {1024, 1024, 1024, "NN"},
+                                  {1024, 1024, 1024, "TT"}, {1000, 1000, 1000, "TN", 1, 1},
+                                  {512, 10, 1024, "NT"},    {1024, 10, 512, "TN"},
+                                  {10, 1024, 512, "TN"},    {200, 200, 200, "NN"},
+                                  {4096, 64, 64, "NN"},     {64, 4096, 64, "NT"},
+                                  {512, 512, 4096, "TN"},   {4, 4096, 4096, "NN"},
+                                  {1, 32, 16, "NT"},        {16, 32, 1, "TN"},
+                                  {128, 784, 512, "TN"},    {784, 128, 512, "TN"}};
 
 // f32 values, on huge pages where the system has them.
 struct Values {
@@ -151,8 +154,8 @@ void measure(const Shape& s, int threads, const Options& options, Totals& totals
   const double once = std::min(seconds(ours, 1), seconds(theirs, 1));
   const double budget = options.quick ? 0.5 : 3.0;
   const int calls = std::clamp(static_cast<int>(2e-3 / once), 1, 10'000);
-  const int rounds = std::clamp(static_cast<int>(budget / 2 / (once * calls)),
-                                options.quick ? 2 : 6, 200);
+  const int rounds =
+      std::clamp(static_cast<int>(budget / 2 / (once * calls)), options.quick ? 2 : 6, 200);
   std::vector<double> our_times, their_times;
   double peak = 0;
   for (int round = 0; round < rounds; ++round) {  // the one that goes first changes each round
@@ -169,10 +172,11 @@ void measure(const Shape& s, int threads, const Options& options, Totals& totals
   if (s.slack > 0) name.append(" ld+").append(std::to_string(s.slack));
   name.append(" ").append(std::to_string(threads)).append("t");
   if (options.json) {
-    std::printf("{\"bench\":\"gemm\",\"case\":\"%s\",\"metric\":\"gflops\",\"value\":%.2f,"
-                "\"unit\":\"GFLOP/s\",\"against\":\"oneDNN sgemm\",\"ratio\":%.3f,"
-                "\"fma_peak\":%.3f}\n",
-                name.c_str(), rate, ratio, rate / peak);
+    std::printf(
+        "{\"bench\":\"gemm\",\"case\":\"%s\",\"metric\":\"gflops\",\"value\":%.2f,"
+        "\"unit\":\"GFLOP/s\",\"against\":\"oneDNN sgemm\",\"ratio\":%.3f,"
+        "\"fma_peak\":%.3f}\n",
+        name.c_str(), rate, ratio, rate / peak);
   } else {
     std::printf("%-28s %8.1f %8.1f %7.2f %8.1f %6.0f%%   %4.0f%% %4.0f%%", name.c_str(), rate,
                 flops / they.best * 1e-9, ratio, peak, 100 * rate / peak,
@@ -234,12 +238,14 @@ int main(int argc, char** argv) {
   }
   const double mean = std::exp(totals.log_sum / totals.count);
   if (options.json) {
-    std::printf("{\"bench\":\"gemm\",\"case\":\"geometric mean\",\"metric\":\"ratio\","
-                "\"value\":%.3f,\"unit\":\"x\",\"against\":\"oneDNN sgemm\",\"ratio\":%.3f}\n",
-                mean, mean);
-    std::printf("{\"bench\":\"gemm\",\"case\":\"least: %s\",\"metric\":\"ratio\","
-                "\"value\":%.3f,\"unit\":\"x\",\"against\":\"oneDNN sgemm\",\"ratio\":%.3f}\n",
-                totals.least_name.c_str(), totals.least, totals.least);
+    std::printf(
+        "{\"bench\":\"gemm\",\"case\":\"geometric mean\",\"metric\":\"ratio\","
+        "\"value\":%.3f,\"unit\":\"x\",\"against\":\"oneDNN sgemm\",\"ratio\":%.3f}\n",
+        mean, mean);
+    std::printf(
+        "{\"bench\":\"gemm\",\"case\":\"least: %s\",\"metric\":\"ratio\","
+        "\"value\":%.3f,\"unit\":\"x\",\"against\":\"oneDNN sgemm\",\"ratio\":%.3f}\n",
+        totals.least_name.c_str(), totals.least, totals.least);
   } else {
     std::printf("geometric mean of the ratios %.3f; least %.3f (%s)\n", mean, totals.least,
                 totals.least_name.c_str());

@@ -204,8 +204,8 @@ void losses(Bench& bench, std::size_t classes, std::vector<std::byte>& scratch) 
   });
   bench.run("mse " + size, kRead2, [&] {
     float sum = 0;
-    kernels::element_loss({kernels::PairLoss::squared}, arrays[0], arrays[1], rows, classes,
-                          &sum, std::span(scratch));
+    kernels::element_loss({kernels::PairLoss::squared}, arrays[0], arrays[1], rows, classes, &sum,
+                          std::span(scratch));
   });
 }
 
@@ -222,8 +222,7 @@ void updates(Bench& bench, std::vector<std::byte>& scratch) {
             [&] { kernels::adam(tensors, {.lr = 0, .weight_decay = 0.1, .decoupled = true}); });
   // Beside what AdamW reads and writes.
   std::vector<std::byte> state(kernels::adam8_state_bytes(kElements));
-  const kernels::Update8 packed =
-      kernels::update8(arrays[0], arrays[3], state.data(), kElements);
+  const kernels::Update8 packed = kernels::update8(arrays[0], arrays[3], state.data(), kElements);
   bench.run("adamw 8 bits " + size, kInPlace4, [&] {
     kernels::adam8({&packed, 1}, {{.lr = 0, .weight_decay = 0.1, .decoupled = true}, 1});
   });

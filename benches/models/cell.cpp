@@ -255,8 +255,7 @@ std::vector<Outcome> run_in_turns(std::vector<Cell> cells, int rounds) {
     outcomes[running.size() - 1].turns.push_back(running.back().turn());  // when it is ready
   }
   for (int round = 0; round < rounds; ++round)
-    for (std::size_t i = 0; i < cells.size(); ++i)
-      outcomes[i].turns.push_back(running[i].turn());
+    for (std::size_t i = 0; i < cells.size(); ++i) outcomes[i].turns.push_back(running[i].turn());
   for (std::size_t i = 0; i < cells.size(); ++i) {
     std::vector<double> turns(outcomes[i].turns.begin() + 1, outcomes[i].turns.end());
     outcomes[i] = running[i].end();

@@ -100,9 +100,10 @@ int main(int argc, char** argv) {
 
   if (json) {
     const auto row = [](const char* metric, double value, const char* unit) {
-      std::printf("{\"bench\":\"eager\",\"case\":\"mlp 16-32-2 batch 1 adam 1t\",\"metric\":\"%s\","
-                  "\"value\":%.6g,\"unit\":\"%s\"}\n",
-                  metric, value, unit);
+      std::printf(
+          "{\"bench\":\"eager\",\"case\":\"mlp 16-32-2 batch 1 adam 1t\",\"metric\":\"%s\","
+          "\"value\":%.6g,\"unit\":\"%s\"}\n",
+          metric, value, unit);
     };
     row("training steps", trained[4], "1/s");
     row("forward passes", ran[4], "1/s");

@@ -38,10 +38,10 @@ struct Variant {
   }
 };
 constexpr Variant kWays[] = {{"f32"},
-                         {"8-bit AdamW", DType::f32, true},
-                         {"bf16 activations", DType::bf16},
-                         {"f16 activations", DType::f16},
-                         {"f16 parameters, scaled loss", DType::f16, false, DType::f16}};
+                             {"8-bit AdamW", DType::f32, true},
+                             {"bf16 activations", DType::bf16},
+                             {"f16 activations", DType::f16},
+                             {"f16 parameters, scaled loss", DType::f16, false, DType::f16}};
 
 double seconds_of(const auto& f) {
   const auto start = std::chrono::steady_clock::now();
@@ -98,7 +98,8 @@ class Learner {
   std::vector<double> losses, seconds;
 
  private:
-  static std::unique_ptr<optim::Optimizer> optimizer(std::vector<Variable> params, const Variant& way) {
+  static std::unique_ptr<optim::Optimizer> optimizer(std::vector<Variable> params,
+                                                     const Variant& way) {
     optim::AdamWOptions o{.lr = 1e-3};
     if (way.parameters == DType::f16) o.half.loss_scale = optim::dynamic;
     if (way.eight_bit) return std::make_unique<optim::AdamW8bit>(std::move(params), o);

@@ -35,12 +35,12 @@ class FrontierPoint {
   static constexpr CompileOptions kOnlyTiles{.recompute = false, .split = false, .spill = false};
 
   FrontierPoint(std::string name, bool tiles, const Variable& weight, const BatchSpec& spec,
-      const CompileOptions& options)
+                const CompileOptions& options)
       : name(std::move(name)), step_(compile(spec, options, [=](const Batch& b) {
           const Tensor& x = b["x"];
-          const Loss loss = tiles ? linear_cross_entropy(x, weight, b["y"])
-                                  : sparse_cross_entropy(
-                                        matmul(x, weight, {.transpose_b = true}), b["y"]);
+          const Loss loss =
+              tiles ? linear_cross_entropy(x, weight, b["y"])
+                    : sparse_cross_entropy(matmul(x, weight, {.transpose_b = true}), b["y"]);
           return gradients(loss.sum * (1.0 / kRows), {x, weight});
         })) {}
 

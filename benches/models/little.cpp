@@ -20,8 +20,8 @@ struct Case {
   double most_time;
   bool quick;
 };
-constexpr Case kCases[] = {{"mlp-512", 32, 1.1, true},   {"cnn", 96, 1.5, true},
-                           {"lstm-lm", 96, 1.35, true},  {"gpt-mini", 128, 1.35, true},
+constexpr Case kCases[] = {{"mlp-512", 32, 1.1, true},    {"cnn", 96, 1.5, true},
+                           {"lstm-lm", 96, 1.35, true},   {"gpt-mini", 128, 1.35, true},
                            {"gpt-124m", 512, 1.5, false}, {"gpt-124m", 256, 2.5, false}};
 
 }  // namespace
@@ -61,7 +61,8 @@ int main(int argc, char** argv) {
                mib(within.peak), within.step_seconds * 1e3, without.step_seconds * 1e3, ratio,
                within.chosen.c_str());
     report.compare(name, "time a step", within.step_seconds, "s", "no budget", 1 / ratio);
-    if (!within.unlimited.empty()) report.say("no limit by the kernel: %s\n", within.unlimited.c_str());
+    if (!within.unlimited.empty())
+      report.say("no limit by the kernel: %s\n", within.unlimited.c_str());
     report.check(name + ": stays below it", within.peak <= tight.budget,
                  text("%.1f MiB", mib(within.peak)));
     report.check(name + ": the same bits", within.hash == without.hash, within.hash.substr(0, 16));

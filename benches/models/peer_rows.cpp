@@ -138,7 +138,8 @@ void Task::peer(const Row& row) {
     double side = real("side"), last = 3, sum = 0;
     for (const std::int64_t& count : stages) {
       const auto channels = static_cast<double>(count);
-      sum += side * side * 9 * ((&count == &stages[0] ? 4 : 6) * last * channels + 6 * channels * channels);
+      sum += side * side * 9 *
+             ((&count == &stages[0] ? 4 : 6) * last * channels + 6 * channels * channels);
       side = std::floor(side / 2);
       last = channels;
     }

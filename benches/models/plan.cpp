@@ -23,8 +23,8 @@ struct Model {
   const char* name;
   std::int64_t batch;
 };
-constexpr Model kModels[] = {{"mlp", 128},  {"cnn", 96},        {"gpt", 24},
-                             {"lstm", 256}, {"gpt12", 16},      {"gpt-124m", 0}};
+constexpr Model kModels[] = {{"mlp", 128},  {"cnn", 96},   {"gpt", 24},
+                             {"lstm", 256}, {"gpt12", 16}, {"gpt-124m", 0}};
 constexpr double kSecondsPerCall = 50e-6, kLeastSeconds = 0.05;  // 50 ms for 1,000, 1 s for 10,000
 constexpr double kMostAboveLoad = 0.01;
 constexpr char kXl[] =

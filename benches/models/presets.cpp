@@ -46,7 +46,8 @@ void write(const std::string& directory, const char* name, Model model, const Ba
   }
   for (std::size_t i = 0; i < batch.values().size(); ++i)
     save_npy(to + "/" + batch.names()[i] + ".npy", batch.values()[i]);
-  std::printf("{\"preset\": \"%s\", \"parameters\": %zu, \"loss\": %.9g}\n", name, all.size(), mean);
+  std::printf("{\"preset\": \"%s\", \"parameters\": %zu, \"loss\": %.9g}\n", name, all.size(),
+              mean);
 }
 
 const auto classify = [](const auto& model, const Batch& b) {
@@ -64,8 +65,8 @@ void write_all(const std::string& directory) {
   const Tensor classes = ids({kRows}, 4, 2);
   const Batch text{{"x", ids({kRows, 11}, 13, 3)}, {"y", ids({kRows, 11}, 13, 4)}};
 
-  write(directory, "mlp", nn::Mlp(init, {9, 16, 4}),
-        {{"x", reals({kRows, 9})}, {"y", classes}}, classify);
+  write(directory, "mlp", nn::Mlp(init, {9, 16, 4}), {{"x", reals({kRows, 9})}, {"y", classes}},
+        classify);
   write(directory, "resnet", nn::ResNet(init, {.channels = {8, 16}, .blocks = 2, .classes = 4}),
         {{"x", reals({kRows, 8, 8, 3})}, {"y", classes}}, classify);
   write(directory, "convnet",

@@ -26,7 +26,8 @@ TEST(Ledger, KnowsCategoryAtThePeakOfTheTotal) {
   EXPECT_EQ(ledger::at_peak(Category::workspace), base + (1 << 20));
   memory::give(a);
   void* b = memory::take(1 << 10, "b", Category::workspace);
-  EXPECT_EQ(ledger::at_peak(Category::workspace), base + (1 << 20)) << "a lower load is no new peak";
+  EXPECT_EQ(ledger::at_peak(Category::workspace), base + (1 << 20))
+      << "a lower load is no new peak";
   memory::give(b);
 }
 

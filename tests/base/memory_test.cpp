@@ -66,7 +66,8 @@ TEST(Memory, LimitRefusesAndSaysWhy) {
     const std::string text = e.what();
     EXPECT_NE(text.find("matmul asked for 10.0 MiB (10485760 bytes)"), std::string::npos) << text;
     EXPECT_NE(text.find("the limit is"), std::string::npos) << text;
-    EXPECT_NE(text.find("20.0 MiB in activations of big_layer (holder)"), std::string::npos) << text;
+    EXPECT_NE(text.find("20.0 MiB in activations of big_layer (holder)"), std::string::npos)
+        << text;
     EXPECT_NE(text.find("checkpoint(fn)"), std::string::npos) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos);
   }

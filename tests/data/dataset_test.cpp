@@ -271,7 +271,8 @@ TEST(Batch, CanBeMadeByHand) {
 TEST(Dataset, AnEmptyOneSaysSo) {
   const Dataset none = Dataset::of({{"x", Tensor::zeros({0, 3})}}).batch(4);
   const Dataset few = Dataset::of({{"x", Tensor::zeros({3, 3})}}).batch(4, {.drop_last = true});
-  for (const auto& [data, says] : {std::pair(none, "no rows"), std::pair(few, "fewer than a batch of 4")}) {
+  for (const auto& [data, says] :
+       {std::pair(none, "no rows"), std::pair(few, "fewer than a batch of 4")}) {
     EXPECT_NE(error_of([&] { data.epochs(3); }).find(says), std::string::npos);
     EXPECT_NE(error_of([&] { data.epoch(0); }).find(says), std::string::npos);
     EXPECT_EQ(data.batches(), 0);

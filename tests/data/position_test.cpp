@@ -94,8 +94,8 @@ TEST(Position, GoesOnAsIfNothingHadHappened) {
         EXPECT_EQ(walk.position().epoch, 3);
         EXPECT_EQ(walk.position().batch, 0);
         EXPECT_EQ(batches_of(data.epochs(2, walk.position())).size(), 0u) << "past the end";
-        EXPECT_EQ(batches_of(data.epochs(4, walk.position())),
-                  batches_of(data.epoch(3))) << "more epochs than at first";
+        EXPECT_EQ(batches_of(data.epochs(4, walk.position())), batches_of(data.epoch(3)))
+            << "more epochs than at first";
       }
 }
 
@@ -118,7 +118,7 @@ TEST(Position, StaysWhereABatchCouldNotBeMade) {
       memory::FailTake fault(n);
       auto walk = data.walk(1);
       std::size_t done = 0;
-      EXPECT_THROW(while (walk.next()) ++done, OutOfMemory);
+      EXPECT_THROW(while (walk.next())++ done, OutOfMemory);
       EXPECT_EQ(done, n == 1 ? 0 : n - 2) << "the order, then batch by batch";
       EXPECT_EQ(walk.position().batch, static_cast<std::int64_t>(done));
       EXPECT_EQ(batches_of(data.epochs(1, walk.position())), from(all, done));
@@ -133,10 +133,16 @@ TEST(Position, OfNoBatchesIsRefused) {
 }
 
 TEST(Position, IsWrittenAndReadAsOneLine) {
-  const Position p{.epoch = 3, .batch = 17, .rows = 60000, .batch_rows = 512, .drop_last = true,
-                   .seed = ~std::uint64_t{0}, .columns = 0xab};
-  EXPECT_EQ(to_string(p), "epoch=3 batch=17 rows=60000 batch_rows=512 drop_last=1 "
-                          "seed=18446744073709551615 columns=00000000000000ab");
+  const Position p{.epoch = 3,
+                   .batch = 17,
+                   .rows = 60000,
+                   .batch_rows = 512,
+                   .drop_last = true,
+                   .seed = ~std::uint64_t{0},
+                   .columns = 0xab};
+  EXPECT_EQ(to_string(p),
+            "epoch=3 batch=17 rows=60000 batch_rows=512 drop_last=1 "
+            "seed=18446744073709551615 columns=00000000000000ab");
   EXPECT_EQ(Position::parse(to_string(p)), p);
   Position unshuffled = p;
   unshuffled.seed.reset();

@@ -124,12 +124,12 @@ TEST_F(StreamedTest, NpyGivesTheBatchesOfMemory) {
   const Tensor y = Tensor::arange(60, DType::i64), z = Tensor::arange(60, DType::u8);
   const std::string px = put_npy("x", x), py = put_npy("y", y), pz = put_npy("z", z);
   const Dataset memory = Dataset::of({{"x", x}, {"y", y}, {"z", z}}).scale("z", 0.5f);
-  const Dataset file = Dataset::of({{"x", data::npy_rows(px)},
-                                    {"y", data::npy_rows(py)},
-                                    {"z", data::npy_rows(pz)}}).scale("z", 0.5f);
+  const Dataset file =
+      Dataset::of({{"x", data::npy_rows(px)}, {"y", data::npy_rows(py)}, {"z", data::npy_rows(pz)}})
+          .scale("z", 0.5f);
   expect_same_in_every_way(memory, file);
-  expect_same_in_every_way(memory, Dataset::of({{"x", data::npy_rows(px)}, {"y", y}, {"z", z}})
-                                       .scale("z", 0.5f));
+  expect_same_in_every_way(
+      memory, Dataset::of({{"x", data::npy_rows(px)}, {"y", y}, {"z", z}}).scale("z", 0.5f));
 }
 
 TEST_F(StreamedTest, RowsLargerThanTheBufferAndFarApart) {
@@ -177,8 +177,8 @@ TEST_F(StreamedTest, TextGivesTheWindowsOfMemory) {
        {std::pair<std::int64_t, std::int64_t>{64, 0}, {10, 3}, {1, 1}, {5, 50}, {699, 1}}) {
     const auto memory = data::text(words, {.window = window, .stride = stride});
     for (const bool in_memory : {false, true}) {
-      const auto read = data::text_file(
-          file, {.window = window, .stride = stride, .in_memory = in_memory});
+      const auto read =
+          data::text_file(file, {.window = window, .stride = stride, .in_memory = in_memory});
       EXPECT_EQ(read.vocabulary.characters(), memory.vocabulary.characters());
       if (memory.windows.size() > 1) {
         expect_same_in_every_way(memory.windows, read.windows);
@@ -229,8 +229,7 @@ TEST_F(StreamedTest, WalkingBytesAreThePeakOfAWalk) {
   const Dataset plain = Dataset::of({{"x", x}}),
                 both = Dataset::of({{"x", x}, {"z", data::npy_rows(put_npy("x", x))}});
   std::string words(40'000, 'b');
-  const Dataset text =
-      data::text_file(put("w", words), {.window = 99, .in_memory = false}).windows;
+  const Dataset text = data::text_file(put("w", words), {.window = 99, .in_memory = false}).windows;
   for (const Dataset& rows : {memory, file, plain, both, text})
     for (const Dataset& data : {rows, rows.shuffle(2)})
       for (const std::int64_t batch : {1, 100, 999, 5000})
@@ -274,7 +273,9 @@ TEST_F(StreamedTest, AWalkComesThroughWithItsWalkingBytes) {
   for (const bool in_memory : {true, false})
     for (const int ahead : {0, 2}) {
       const Dataset data = data::mnist(folder_, data::Split::train, {.in_memory = in_memory})
-                               .shuffle(1).batch(100).prefetch(ahead);
+                               .shuffle(1)
+                               .batch(100)
+                               .prefetch(ahead);
       memory::trim();
       memory::set_limit(memory::held() + data.walking_bytes());
       std::int64_t rows = 0;
@@ -292,8 +293,9 @@ std::size_t cached_bytes(const std::string& path) {
   std::vector<unsigned char> pages((size + 4095) / 4096);
   EXPECT_EQ(::mincore(all, size, pages.data()), 0);
   ::munmap(all, size);
-  return static_cast<std::size_t>(std::count_if(pages.begin(), pages.end(),
-                                                [](unsigned char p) { return p & 1; })) * 4096;
+  return static_cast<std::size_t>(
+             std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return p & 1; })) *
+         4096;
 }
 
 // Also where another program has read the file, in whichever pieces the kernel then keeps it.
@@ -315,8 +317,8 @@ TEST_F(StreamedTest, WhatWasReadLeavesThePageCache) {
   EXPECT_LT(cached_bytes(file), 500'000u);
   EXPECT_EQ(rows.all().rows(), 20'000);
   EXPECT_LT(cached_bytes(file), 500'000u);
-  std::ofstream(path("i"), std::ios::binary) << std::string("\0\0\x08\x02\0\0\x4e\x20\0\0\3\x10", 12)
-                                             << std::string(20'000 * 784, 'i');
+  std::ofstream(path("i"), std::ios::binary)
+      << std::string("\0\0\x08\x02\0\0\x4e\x20\0\0\3\x10", 12) << std::string(20'000 * 784, 'i');
   File::open(path("i")).sync();
   EXPECT_EQ(data::load_idx(path("i")).dim(0), 20'000);
   EXPECT_LT(cached_bytes(path("i")), 500'000u) << "loaded whole";
@@ -327,8 +329,8 @@ TEST_F(StreamedTest, AFileThatChangesIsOneClearError) {
     for (const char* change : {"cut", "longer", "other"}) {
       put_mnist(200);
       const std::string images = path("train-images-idx3-ubyte");
-      const Dataset data = data::mnist(folder_, data::Split::train, kStreamed)
-                               .shuffle(1).batch(10).prefetch(ahead);
+      const Dataset data =
+          data::mnist(folder_, data::Split::train, kStreamed).shuffle(1).batch(10).prefetch(ahead);
       std::this_thread::sleep_for(std::chrono::milliseconds(20));  // a file's time has a grain
       std::int64_t batches = 0;
       const std::string line = error_of([&] {
@@ -364,8 +366,8 @@ TEST_F(StreamedTest, AFileThatIsReplacedStaysAsItWasOpened) {
 TEST_F(StreamedTest, FaultsReachTheLoop) {
   put_mnist(60);
   for (const int ahead : {0, 1, 3}) {
-    const Dataset data = data::mnist(folder_, data::Split::train, kStreamed)
-                             .shuffle(1).batch(10).prefetch(ahead);
+    const Dataset data =
+        data::mnist(folder_, data::Split::train, kStreamed).shuffle(1).batch(10).prefetch(ahead);
     std::vector<Batch> all;
     for (const Batch& b : data.epochs(1)) all.push_back(b);
     const auto live = ledger::total().live;
@@ -457,8 +459,8 @@ TEST_F(StreamedTest, LoadingMeetsFaultsAsOneError) {
 
 TEST_F(StreamedTest, TwoThreadsCanWalkTheSameFile) {
   put_mnist(100);
-  const Dataset data = data::mnist(folder_, data::Split::train, kStreamed)
-                           .shuffle(1).batch(7).prefetch(1);
+  const Dataset data =
+      data::mnist(folder_, data::Split::train, kStreamed).shuffle(1).batch(7).prefetch(1);
   const Dataset expected = data::mnist(folder_).shuffle(1).batch(7);
   std::thread other([&] { expect_same(expected, data); });
   expect_same(expected, data);

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "ebb/exec/compile.hpp"
-#include "ebb/exec/spill/planned_spill.hpp"
 #include "ebb/exec/results.hpp"
+#include "ebb/exec/spill/planned_spill.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/loss.hpp"
@@ -183,9 +183,9 @@ TEST(Results, EachIsThereOrSaysWhereItIs) {
   const Bound bound(plan);
   ASSERT_EQ(bound.results.results.size(), plan.result_specs.size());
   for (const Results::Result& r : bound.results.results)
-    EXPECT_EQ((r.from != nullptr) + r.written + (r.input != plan::kNone) +
-                  (r.variable != plan::kNone),
-              1);
+    EXPECT_EQ(
+        (r.from != nullptr) + r.written + (r.input != plan::kNone) + (r.variable != plan::kNone),
+        1);
 }
 
 }  // namespace

@@ -111,7 +111,8 @@ TEST(Assigned, TwiceInOneStepTheLastOneCounts) {
 // Kernels take scratch for every thread there is: a plan is for a number of threads.
 TEST(Threads, MoreThanAStepWasPlannedFor) {
   const int before = pool::threads();
-  const Tensor x = random::normal({256, 512}, 0, 1, 1, 2), w = random::normal({512, 512}, 0, 1, 1, 3);
+  const Tensor x = random::normal({256, 512}, 0, 1, 1, 2),
+               w = random::normal({512, 512}, 0, 1, 1, 3);
   const auto fn = [&](const Batch& b) {
     const Tensor y = matmul(b["x"], w);
     const Tensor q = y.viewed({4, 64, 512});

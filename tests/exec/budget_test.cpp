@@ -207,7 +207,8 @@ TEST(OneBudget, EveryFailedTakeLosesNothing) {
   std::uint64_t takes = 0, ignored = 0;
   const std::vector<float> good = run(0, takes);
   ASSERT_GT(takes, 100u);
-  const std::uint64_t step = std::max<std::uint64_t>(1, takes / 40) | 1;  // planning takes thousands
+  const std::uint64_t step =
+      std::max<std::uint64_t>(1, takes / 40) | 1;  // planning takes thousands
   for (std::uint64_t nth = 1; nth <= takes; nth += step)
     ASSERT_EQ(run(nth, ignored), good) << "take " << nth << " of " << takes;
   EXPECT_GT(faults, 30);
@@ -355,7 +356,8 @@ TEST(OneBudget, ShapesInTurnOfOneFunction) {
     least = std::max(least, step.plan().minimum);
   }
   for (const std::uint64_t more : {std::uint64_t{0}, 64 * kMiB / 1024, kMiB, 3 * kMiB}) {
-    auto step = compile(BatchSpec{{"x", spec(64, 8)}}, {.memory = ByteSize{least + kMiB / 2 + more}}, fn);
+    auto step =
+        compile(BatchSpec{{"x", spec(64, 8)}}, {.memory = ByteSize{least + kMiB / 2 + more}}, fn);
     for (int i = 0; i < 3; ++i)
       for (const auto& [rows, length] : {std::pair{64, 8}, {8, 64}, {16, 16}, {64, 8}, {3, 64}})
         EXPECT_NO_THROW(step(batch(rows, length))) << rows << " x " << length << ", " << more;

@@ -265,7 +265,8 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
     EXPECT_LE(plan.chosen.budget, w.budget);
     // Parts that are forecast to be a little faster than the whole batch are not believed to be, and
     // fewer sizes of them are looked at: by how much that matters depends on the machine's figures.
-    EXPECT_LE(plan.chosen.seconds, 1.15 * w.seconds) << w.text() << " against " << plan.chosen.text();
+    EXPECT_LE(plan.chosen.seconds, 1.15 * w.seconds)
+        << w.text() << " against " << plan.chosen.text();
   }
 }
 
@@ -319,7 +320,8 @@ TEST(Compile, EvaluatesWithoutGradients) {
   const Data data(10);
   auto predict = compile(data.spec(), {}, [&](const Batch& b) { return model(b["x"]); });
   EXPECT_EQ(predict(data.batch()).to_vector<float>(), model(data.x).to_vector<float>());
-  auto in_parts = compile(data.spec(), {.micro_batch = 3}, [&](const Batch& b) { return model(b["x"]); });
+  auto in_parts =
+      compile(data.spec(), {.micro_batch = 3}, [&](const Batch& b) { return model(b["x"]); });
   EXPECT_EQ(in_parts.plan().runs.size(), 4u);
   EXPECT_EQ(in_parts(data.batch()).to_vector<float>(), model(data.x).to_vector<float>());
 }
@@ -427,9 +429,8 @@ TEST(Compile, ValuesThatAreNotThereYet) {
 TEST(Compile, ClippingIsSetBefore) {
   Variable w("w", Tensor::of({1, 2}));
   optim::Sgd sgd({w}, {.lr = 1});
-  auto step = compile({{"x", Spec{{2}}}}, {}, [&](const Batch& b) {
-    return sgd.minimize(mse(w.value(), b["x"]));
-  });
+  auto step = compile({{"x", Spec{{2}}}}, {},
+                      [&](const Batch& b) { return sgd.minimize(mse(w.value(), b["x"])); });
   const Batch batch{{"x", Tensor::of({3, 4})}};
   step(batch);
   sgd.clip_norm(1e-9);

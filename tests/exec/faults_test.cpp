@@ -12,8 +12,8 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
-#include "ebb/exec/spill/disk_space.hpp"
 #include "ebb/exec/executor.hpp"
+#include "ebb/exec/spill/disk_space.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/random.hpp"
@@ -255,7 +255,7 @@ TEST(SpillFaults, AFailedTransferLeavesNoMixture) {
       EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
       EXPECT_EQ(run.adam.steps(), 1);
       step(run.batch);  // goes on as if nothing had been
-      made.reset();  // and its budget
+      made.reset();     // and its budget
       Trial again;
       auto same = again.compiled({});
       same(again.batch);

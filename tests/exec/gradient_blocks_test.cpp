@@ -11,8 +11,8 @@
 #include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
-#include "ebb/ops/index.hpp"
 #include "ebb/ops/cast.hpp"
+#include "ebb/ops/index.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/unary.hpp"
@@ -83,7 +83,9 @@ struct WideMlp {  // most of it in the first layer
     f("first", first);
     f("second", second);
   }
-  BatchSpec spec() const { return {{"a", {{16, 3000}, DType::f32}}, {"b", {{16, 10}, DType::f32}}}; }
+  BatchSpec spec() const {
+    return {{"a", {{16, 3000}, DType::f32}}, {"b", {{16, 10}, DType::f32}}};
+  }
   Batch batch(int step) const {
     return {{"a", random::normal({16, 3000}, 0, 1, 5, step)},
             {"b", random::normal({16, 10}, 0, 1, 6, step)}};
@@ -156,18 +158,20 @@ void expect_same_bits(std::uint64_t whole_gradient, const char* calls) {
 }
 
 TEST(GradientBlocks, ATiedTableHasTheBitsOfEagerSteps) {
-  expect_same_bits<Tied, optim::AdamW>(1009 * 256 * 4,
-                                       "gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]");
+  expect_same_bits<Tied, optim::AdamW>(
+      1009 * 256 * 4, "gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]");
 }
 TEST(GradientBlocks, AHeadHasTheBitsOfEagerSteps) {
-  expect_same_bits<Untied, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_weight_grad adam]");
+  expect_same_bits<Untied, optim::AdamW>(0,
+                                         "gradient_blocks[linear_cross_entropy_weight_grad adam]");
 }
 TEST(GradientBlocks, AHeadOn16BitStatesHasTheBitsOfEagerSteps) {
-  expect_same_bits<UntiedHalf, optim::AdamW>(0, "gradient_blocks[linear_cross_entropy_weight_grad adam]");
+  expect_same_bits<UntiedHalf, optim::AdamW>(
+      0, "gradient_blocks[linear_cross_entropy_weight_grad adam]");
 }
 TEST(GradientBlocks, ATableWithoutStateHasTheBitsOfEagerSteps) {
-  expect_same_bits<Tied, optim::Sgd>(1009 * 256 * 4,
-                                     "gradient_blocks[linear_cross_entropy_weight_grad scatter_add sgd]");
+  expect_same_bits<Tied, optim::Sgd>(
+      1009 * 256 * 4, "gradient_blocks[linear_cross_entropy_weight_grad scatter_add sgd]");
 }
 TEST(GradientBlocks, AFirstLayerHasTheBitsOfEagerSteps) {
   expect_same_bits<WideMlp, optim::AdamW>(3000 * 100 * 4, "gradient_blocks[matmul adam]");
@@ -257,7 +261,7 @@ TEST(GradientBlocks, AFailedTransferLeavesNoMixture) {
       ++whole;
       EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
       step(run.model.batch(1));  // goes on as if nothing had been
-      made.reset();  // and its budget
+      made.reset();              // and its budget
       Trial<LargeTied> again;
       for (int i = 0; i < 2; ++i) {
         Tape tape;

@@ -101,8 +101,8 @@ Told told(const LossOf& loss, bool train, std::int64_t rows, bool eager = false,
     out.loss = {l.sum, l.count};
   } else {
     const Allow allow = rounded ? Allow::same_gradient : Allow::same_bits;
-    auto step =
-        compile(spec_of(batch(made_for)), {.allow = allow, .split = rows > 0, .micro_batch = rows}, fn);
+    auto step = compile(spec_of(batch(made_for)),
+                        {.allow = allow, .split = rows > 0, .micro_batch = rows}, fn);
     const Loss l = step(b);
     out.loss = {l.sum, l.count};
     EXPECT_EQ(step.plan().split(), rows > 0);
@@ -200,8 +200,7 @@ TEST(LossOfMicroBatches, AnythingMadeOfThemIsThatOfTheWhole) {
                                     << rows << (train ? ", trained," : ",") << text);
     // The gradients of several terms are added up part by part: up to rounding.
     const Told whole = told(loss, train, 0, true), parts = told(loss, train, rows, false, true);
-    for (std::size_t i = 0; i < 2; ++i)
-      EXPECT_EQ(parts.loss[i].item(), whole.loss[i].item()) << i;
+    for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(parts.loss[i].item(), whole.loss[i].item()) << i;
   }
 }
 

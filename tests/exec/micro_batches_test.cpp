@@ -118,7 +118,8 @@ TEST(MicroBatches, SameBitsAdmitsASplitOnlyWhereItIsBitEqual) {
   plan::Plan plan;
   stepped<Net>(&bits, &plan);
   EXPECT_TRUE(splits(plan));
-  for (const plan::FrontierPoint& w : plan.frontier) EXPECT_EQ(w.label, Allow::same_bits) << w.text();
+  for (const plan::FrontierPoint& w : plan.frontier)
+    EXPECT_EQ(w.label, Allow::same_bits) << w.text();
   // And the smallest budget, which is one of parts, gives the bits of the whole.
   const CompileOptions smallest{.memory = ByteSize{plan.minimum}, .allow = Allow::same_bits};
   const auto whole = stepped<Net>(nullptr);

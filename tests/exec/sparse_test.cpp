@@ -142,8 +142,7 @@ TEST(Sparse, WithoutGradientsTheLossStays) {
   const Spec in[] = {ids, ids};
   const trace::Trace t = trace::simplified(trace::trace(
       [&](std::span<const Tensor> x) {
-        return std::vector{
-            linear_cross_entropy(embedding(model.table, x[0]), model.out, x[1]).sum};
+        return std::vector{linear_cross_entropy(embedding(model.table, x[0]), model.out, x[1]).sum};
       },
       in));
   EXPECT_EQ(count(t, "linear_cross_entropy"), 1);

@@ -206,7 +206,7 @@ TEST_P(SpillFileTest, WhatASlotBeginsWithIsNeverWritten) {
   constexpr std::size_t kBytes = 5 * kMiB / 4 + 100;
   const std::uint64_t writes = file_faults::count(Call::write);
   SpillFile spill(options(),
-              std::vector<SpillSlot>{{kBytes, true, std::make_shared<Counted>(), 4}, {kBytes}});
+                  std::vector<SpillSlot>{{kBytes, true, std::make_shared<Counted>(), 4}, {kBytes}});
   EXPECT_LE(file_faults::count(Call::write), writes + 1);  // a page, to see whether it can be
   Bytes first(kBytes), found(kBytes), written(kBytes);
   Counted().fill(first.span(), 0);

@@ -92,7 +92,9 @@ inline std::string error_of(const std::function<void()>& f) {
 }
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
-inline void put(SpillFile& spill, int slot, Bytes& from) { spill.wait(spill.write(slot, from.span())); }
+inline void put(SpillFile& spill, int slot, Bytes& from) {
+  spill.wait(spill.write(slot, from.span()));
+}
 inline void get(SpillFile& spill, int slot, Bytes& to) { spill.wait(spill.read(slot, to.span())); }
 
 // Changes the file behind its back.

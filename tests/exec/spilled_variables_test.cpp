@@ -66,9 +66,8 @@ class SpilledVariablesTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
   Step<Loss> compiled(const CompileOptions& options) {
-    return compile({{"x", x_.spec()}}, options, [this](const Batch& b) {
-      return adam_.minimize(mse(model_(b["x"]), b["x"]));
-    });
+    return compile({{"x", x_.spec()}}, options,
+                   [this](const Batch& b) { return adam_.minimize(mse(model_(b["x"]), b["x"])); });
   }
 
   std::string folder_;

@@ -7,13 +7,13 @@
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
-#include "ebb/ops/matmul.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/compare.hpp"
+#include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
-#include "ebb/ops/slice.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/shape.hpp"
+#include "ebb/ops/slice.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/accumulator.hpp"
@@ -62,7 +62,8 @@ TEST(Split, ResultsAfterTheOptimizersStepHaveTheRowsOfEveryPart) {
   };
   Training whole, parts;
   auto all = compile(data.spec(), {.split = false}, [&](const Batch& b) { return fn(whole, b); });
-  auto step = compile(data.spec(), {.micro_batch = 3}, [&](const Batch& b) { return fn(parts, b); });
+  auto step =
+      compile(data.spec(), {.micro_batch = 3}, [&](const Batch& b) { return fn(parts, b); });
   EXPECT_EQ(step.plan().runs.size(), 4u);
   for (int i = 0; i < 2; ++i) {
     const std::vector<Tensor> expected = all(data.batch()), got = step(data.batch());
@@ -94,7 +95,7 @@ TEST(Split, NotIntoPartsThatDoSomethingElse) {
   const auto fn = [](Training& t, const Batch& b, int what) {
     const Tensor logits = t.dense(b["x"]);
     const bool few = b.rows() < 4;
-    Loss loss = mse(what == 0 ? logits * (few ? 2.0f : 1.0f)
+    Loss loss = mse(what == 0   ? logits * (few ? 2.0f : 1.0f)
                     : what == 1 ? softmax(logits, few ? 0 : 1)
                                 : (few ? relu(logits) : tanh(logits)),
                     b["y"]);
@@ -105,7 +106,8 @@ TEST(Split, NotIntoPartsThatDoSomethingElse) {
     const auto step = [&](const Batch& b) { return fn(t, b, what); };
     const std::uint64_t least = compile(Data().spec(), {.spill = false}, step).plan().minimum;
     const auto rows = compile(Data().spec(), {.memory = ByteSize{least}, .spill = false}, step)
-                          .plan().chosen.micro_batch;
+                          .plan()
+                          .chosen.micro_batch;
     EXPECT_GE(rows, 4) << what;
     EXPECT_GE(kRows % rows == 0 ? rows : kRows % rows, 4) << what;
   }
@@ -129,8 +131,8 @@ TEST(Split, ScalarResultsAreThoseOfTheWhole) {
   };
   for (const bool train : {true, false}) {
     Training whole, parts;
-    auto all = compile(data.spec(), {.split = false},
-                       [&](const Batch& b) { return fn(whole, b, train); });
+    auto all =
+        compile(data.spec(), {.split = false}, [&](const Batch& b) { return fn(whole, b, train); });
     auto step = compile(data.spec(), {.allow = Allow::same_bits, .micro_batch = 3},
                         [&](const Batch& b) { return fn(parts, b, train); });
     EXPECT_EQ(step.plan().runs.size(), 4u);
@@ -146,7 +148,8 @@ TEST(Split, ASumThatIsNotOneChainIsNoSameBits) {
   const auto fn = [&](const Batch& b) {
     return t.adam.minimize({sum(sum(t.dense(b["x"]), {1})), sum(cast(b["y"] * 0 + 1, DType::i64))});
   };
-  EXPECT_EQ(compile(Data().spec(), {.micro_batch = 3}, fn).plan().chosen.label, Allow::same_gradient);
+  EXPECT_EQ(compile(Data().spec(), {.micro_batch = 3}, fn).plan().chosen.label,
+            Allow::same_gradient);
   const std::string said = test::error_of(
       [&] { compile(Data().spec(), {.allow = Allow::same_bits, .micro_batch = 3}, fn); });
   EXPECT_NE(said.find("not one chain"), std::string::npos) << said;
@@ -171,9 +174,8 @@ TEST(Split, NotWhereAViewHoldsSomeRows) {
   }));
   // Of what is the same for every part, such as a variable, a view is as well.
   Training t;
-  EXPECT_TRUE(splits([&](const Batch& b) {
-    return b["x"] + t.dense.weight.value().viewed({24}).rows(0, 6);
-  }));
+  EXPECT_TRUE(splits(
+      [&](const Batch& b) { return b["x"] + t.dense.weight.value().viewed({24}).rows(0, 6); }));
 }
 
 TEST(Split, NotWhereAVariableIsAssignedWhatOnePartHolds) {
@@ -238,18 +240,17 @@ TEST(Split, NotWhereAnOpIsToldTheNumberOfRows) {
   EXPECT_NE(cut.find("what slice is told depends on how many examples there are"),
             std::string::npos)
       << cut;
-  const std::string other = said([](const Batch& b) {
-    return b["x"].dim(0) > 5 ? exp(b["x"]) : tanh(b["x"]);
-  });
+  const std::string other =
+      said([](const Batch& b) { return b["x"].dim(0) > 5 ? exp(b["x"]) : tanh(b["x"]); });
   EXPECT_NE(other.find("what the function does depends on how many examples there are"),
             std::string::npos)
       << other;
-  EXPECT_EQ(said([](const Batch& b) {
-              const std::int64_t rows = b["x"].dim(0);
-              return reshape(broadcast_to(reshape(b["x"], {rows, 6, 1}), {rows, 6, 2}),
-                             {rows * 6, 2});
-            }),
-            "no error");
+  EXPECT_EQ(
+      said([](const Batch& b) {
+        const std::int64_t rows = b["x"].dim(0);
+        return reshape(broadcast_to(reshape(b["x"], {rows, 6, 1}), {rows, 6, 2}), {rows * 6, 2});
+      }),
+      "no error");
 }
 
 // Nobody asked for fewer rows than the function was written for: it is taken as it is.
@@ -314,11 +315,12 @@ struct Normed {
 TEST(SplitMixed, EachPartIsNormalisedByItself) {
   const Data data;
   Normed compiled, eager;
-  auto step = compile(data.spec(), {.independent_micro_batches = true, .micro_batch = 4}, [&](const Batch& b) {
-    const Tensor y = compiled(b["x"]);
-    const Loss loss = compiled.sgd.minimize(mse(y, b["y"]));
-    return std::vector{loss.sum, loss.count, y};
-  });
+  auto step = compile(data.spec(), {.independent_micro_batches = true, .micro_batch = 4},
+                      [&](const Batch& b) {
+                        const Tensor y = compiled(b["x"]);
+                        const Loss loss = compiled.sgd.minimize(mse(y, b["y"]));
+                        return std::vector{loss.sum, loss.count, y};
+                      });
   const plan::Plan& plan = step.plan();
   ASSERT_EQ(plan.runs.size(), 3u);
   EXPECT_EQ(plan.runs.back().examples, 2);
@@ -374,9 +376,8 @@ TEST(SplitMixed, SaysWhatItDoesOnlyWhereItDoes) {
   EXPECT_TRUE(any);
   // Where rows do not depend on each other it changes nothing.
   Training t;
-  const auto step = compile(Data().spec(), {.independent_micro_batches = true, .micro_batch = 3}, [&](const Batch& b) {
-    return t.minimize(t.dense(b["x"]), b);
-  });
+  const auto step = compile(Data().spec(), {.independent_micro_batches = true, .micro_batch = 3},
+                            [&](const Batch& b) { return t.minimize(t.dense(b["x"]), b); });
   EXPECT_EQ(step.plan().chosen.label, Allow::same_bits);
   EXPECT_EQ(step.plan().approximate, "");
 }
@@ -390,8 +391,8 @@ TEST(SplitMixed, AFailureInALaterPartTearsTheStep) {
   const Tensor x = random::normal({6, 6}, 0, 1, 1, 2);
   const Tensor good = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 0, 1, 2}, {6});
   const Tensor late = Tensor::from(std::vector<std::int32_t>{0, 1, 2, 0, 1, 9}, {6});
-  auto step = compile({{"x", x.spec()}, {"y", good.spec()}}, {.independent_micro_batches = true, .micro_batch = 2},
-                      [&](const Batch& b) {
+  auto step = compile({{"x", x.spec()}, {"y", good.spec()}},
+                      {.independent_micro_batches = true, .micro_batch = 2}, [&](const Batch& b) {
                         return sgd.minimize(sparse_cross_entropy(dense(norm(b["x"])), b["y"]));
                       });
   step({{"x", x}, {"y", good}});
@@ -420,13 +421,14 @@ TEST(SplitMixed, StatisticsGoOnWhereStateIsSpilled) {
     }
     optim::Adam adam(all);
     const auto planned = [&] {
-      return compile({{"x", x.spec()}},
-                     {.memory = ByteSize{budget}, .independent_micro_batches = true, .micro_batch = 4},
-                     [&](const Batch& b) {
-                       Tensor y = b["x"];
-                       for (int i = 0; i < 4; ++i) y = down[i](relu(norms[i](up[i](y))));
-                       return adam.minimize(mse(y, Tensor::zeros(y.shape())));
-                     });
+      return compile(
+          {{"x", x.spec()}},
+          {.memory = ByteSize{budget}, .independent_micro_batches = true, .micro_batch = 4},
+          [&](const Batch& b) {
+            Tensor y = b["x"];
+            for (int i = 0; i < 4; ++i) y = down[i](relu(norms[i](up[i](y))));
+            return adam.minimize(mse(y, Tensor::zeros(y.shape())));
+          });
     };
     auto step = [&] {
       try {
@@ -488,7 +490,9 @@ TEST(Split, RowsThatCannotBeHadAreRefused) {
 
   const std::string apart = test::error_of([&] {
     compile({{"a", {{8, 2}, DType::f32}}, {"b", {{3, 2}, DType::f32}}}, {.micro_batch = 2},
-            [](const Batch& b) { return std::vector{relu(b["a"]), relu(b["b"])}; });
+            [](const Batch& b) {
+              return std::vector{relu(b["a"]), relu(b["b"])};
+            });
   });
   has(apart, "no first axis in common");
 }
@@ -514,7 +518,8 @@ TEST(Split, WhatSameBitsForbidsIsRefused) {
   EXPECT_EQ(error({.allow = Allow::same_bits, .micro_batch = kRows}), "no error");
   has(error({.allow = Allow::same_bits, .approximate = {.activations = DType::bf16}}),
       ".approximate stores activations in bf16");
-  has(error({.allow = Allow::same_bits, .independent_micro_batches = true}), ".independent_micro_batches");
+  has(error({.allow = Allow::same_bits, .independent_micro_batches = true}),
+      ".independent_micro_batches");
 }
 
 }  // namespace

@@ -195,13 +195,12 @@ TEST(Steps, PartsOfTwoThatDoNot) {
     nn::Dense a(nn::Init(1) / "a", kData, 3), c(nn::Init(1) / "c", kNoise, 2);
     optim::Adam of_a(params(a)), of_c(params(c));
     const Batch b = batch(3);
-    auto step = compile({{"x", b["x"].spec()}, {"z", b["z"].spec()}},
-                        {.allow = Allow::same_bits, .split = rows > 0, .micro_batch = rows},
-                        [&](const Batch& in) {
-                          const Tensor x = a(in["x"]), z = c(in["z"]);
-                          return std::vector{of_a.minimize(loss_of(x * x)),
-                                             of_c.minimize(loss_of(exp(z)))};
-                        });
+    auto step = compile(
+        {{"x", b["x"].spec()}, {"z", b["z"].spec()}},
+        {.allow = Allow::same_bits, .split = rows > 0, .micro_batch = rows}, [&](const Batch& in) {
+          const Tensor x = a(in["x"]), z = c(in["z"]);
+          return std::vector{of_a.minimize(loss_of(x * x)), of_c.minimize(loss_of(exp(z)))};
+        });
     EXPECT_EQ(step.plan().split(), rows > 0);
     All out;
     for (int i = 0; i < 3; ++i)
@@ -384,17 +383,18 @@ TEST(OwnLoss, AddsScalesAndSaysItsMean) {
   std::ostringstream text;
   text << a;
   EXPECT_EQ(text.str(), "3 (a sum of 12 over 4)");
-  EXPECT_EQ(test::error_of([&] { a + loss_of(Tensor::of({1, 2})); }),
-            "loss + loss: they are over 4 and 2, so that no sum and count has the sum of their means; "
-            "add losses of one count");
+  EXPECT_EQ(
+      test::error_of([&] {
+        a + loss_of(Tensor::of({1, 2}));
+      }),
+      "loss + loss: they are over 4 and 2, so that no sum and count has the sum of their means; "
+      "add losses of one count");
 }
 
 TEST(OwnLoss, IsCheckedWhereItIsUsed) {
   Variable w("w", Tensor::of({1, 2}));
   optim::Sgd sgd({w});
-  const auto said = [&](const Loss& loss) {
-    return test::error_of([&] { sgd.minimize(loss); });
-  };
+  const auto said = [&](const Loss& loss) { return test::error_of([&] { sgd.minimize(loss); }); };
   const Tensor one = Tensor::scalar(1, DType::i64);
   EXPECT_EQ(said({w.value(), one}),
             "sgd: the loss's sum is f32(2), expected a floating scalar; sum() it up, or take "

@@ -152,7 +152,7 @@ TEST(StreamedUpdate, AFailedTransferLeavesNoMixture) {
       ++whole;
       EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
       step(batch(1));  // goes on as if nothing had been
-      made.reset();  // and its budget
+      made.reset();    // and its budget
       Trial<optim::AdamW> again(options);
       for (int i = 0; i < 2; ++i) {
         Tape tape;

@@ -101,7 +101,8 @@ struct Problem {
   }
   std::vector<T> results() const {
     std::vector<T> all;
-    for (const auto* x : {&out, &levels, &dq, &dk, &dv}) all.insert(all.end(), x->begin(), x->end());
+    for (const auto* x : {&out, &levels, &dq, &dk, &dv})
+      all.insert(all.end(), x->begin(), x->end());
     return all;
   }
 };
@@ -109,8 +110,7 @@ struct Problem {
 template <class T>
 bool sees(const Problem<T>& p, std::size_t b, std::size_t i, std::size_t j) {
   const Attention& a = p.a;
-  const std::int64_t back =
-      a.offset + static_cast<std::int64_t>(i) - static_cast<std::int64_t>(j);
+  const std::int64_t back = a.offset + static_cast<std::int64_t>(i) - static_cast<std::int64_t>(j);
   if (a.causal && (back < 0 || (a.window && back >= static_cast<std::int64_t>(a.window))))
     return false;
   return !a.mask || a.mask[(a.mask_by_query ? b * a.queries + i : b) * a.keys + j];
@@ -318,9 +318,13 @@ bool same(const std::vector<T>& a, const std::vector<T>& b) {
 std::vector<Attention> bit_shapes() {
   Attention dropped = causal(shape(1, 140, 140, 2, 1, 16));
   dropped.dropout = 0.1;
-  return {causal(shape(1, 300, 300, 1, 1, 40)), causal(shape(1, 300, 300, 3, 3, 64), 70),
-          shape(3, 90, 170, 4, 2, 24), causal(shape(1, 600, 600, 8, 8, 8)), dropped,
-          causal(shape(1, 1800, 1800, 1, 1, 8)), causal(shape(1, 1500, 1500, 2, 1, 8), 400),
+  return {causal(shape(1, 300, 300, 1, 1, 40)),
+          causal(shape(1, 300, 300, 3, 3, 64), 70),
+          shape(3, 90, 170, 4, 2, 24),
+          causal(shape(1, 600, 600, 8, 8, 8)),
+          dropped,
+          causal(shape(1, 1800, 1800, 1, 1, 8)),
+          causal(shape(1, 1500, 1500, 2, 1, 8), 400),
           shape(1, 500, 1300, 3, 1, 8)};
 }
 
@@ -373,8 +377,8 @@ TEST(Attention, RowsStandAlone) {
   Problem<float> whole(random, causal(shape(1, queries, queries, 2, 2, d)), false);
   whole.run();
   for (const std::size_t first : {1, 37, 130, 199}) {
-    Attention a = causal(shape(1, queries - first, queries, 2, 2, d), 0,
-                         static_cast<std::int64_t>(first));
+    Attention a =
+        causal(shape(1, queries - first, queries, 2, 2, d), 0, static_cast<std::int64_t>(first));
     Problem<float> rest(random, a, false);
     std::copy(whole.q.begin() + static_cast<std::ptrdiff_t>(first * 2 * d), whole.q.end(),
               rest.q.begin());
@@ -429,8 +433,8 @@ void check_rotary(Random& random, const Rotary& r) {
     for (std::size_t h = 0; h < r.heads; ++h)
       for (std::size_t i = 0; i < r.size / 2; ++i) {
         const double position = static_cast<double>(r.offset + row % r.positions);
-        const double angle = (r.back ? -1 : 1) * position *
-                             std::pow(r.base, -2.0 * double(i) / double(r.size));
+        const double angle =
+            (r.back ? -1 : 1) * position * std::pow(r.base, -2.0 * double(i) / double(r.size));
         const std::size_t at = row * r.width + h * r.size + i;
         const double low = double(x[at]), high = double(x[at + r.size / 2]);
         expected[at] = low * std::cos(angle) - high * std::sin(angle);
@@ -446,12 +450,26 @@ TEST(Rotary, TurnsPairs) {
   Random random(12);
   for (const std::size_t size : {2, 6, 16, 34, 64, 128})
     for (const std::size_t offset : {0, 1, 63, 1000}) {
-      check_rotary<float>(random, {.batch = 2, .positions = 70, .width = 3 * size, .heads = 3,
-                                   .size = size, .offset = offset});
-      check_rotary<float>(random, {.batch = 1, .positions = 9, .width = 4 * size + 5, .heads = 2,
-                                   .size = size, .offset = offset, .back = true});
-      check_rotary<double>(random, {.batch = 2, .positions = 65, .width = size, .heads = 1,
-                                    .size = size, .base = 500, .offset = offset});
+      check_rotary<float>(random, {.batch = 2,
+                                   .positions = 70,
+                                   .width = 3 * size,
+                                   .heads = 3,
+                                   .size = size,
+                                   .offset = offset});
+      check_rotary<float>(random, {.batch = 1,
+                                   .positions = 9,
+                                   .width = 4 * size + 5,
+                                   .heads = 2,
+                                   .size = size,
+                                   .offset = offset,
+                                   .back = true});
+      check_rotary<double>(random, {.batch = 2,
+                                    .positions = 65,
+                                    .width = size,
+                                    .heads = 1,
+                                    .size = size,
+                                    .base = 500,
+                                    .offset = offset});
     }
 }
 

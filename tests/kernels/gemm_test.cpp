@@ -45,9 +45,7 @@ struct Matrix {
   Storage type = Storage::f32;
   std::vector<std::byte> data;
 
-  std::size_t size() const {
-    return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2;
-  }
+  std::size_t size() const { return type == Storage::f64 ? 8 : type == Storage::f32 ? 4 : 2; }
   double at(std::size_t i, std::size_t j) const {
     const std::byte* p = data.data() + (i * ld + j) * size();
     const auto read = [p](auto v) {
@@ -55,10 +53,14 @@ struct Matrix {
       return v;
     };
     switch (type) {
-      case Storage::f64: return read(double());
-      case Storage::f32: return read(float());
-      case Storage::bf16: return to_float(read(bf16()));
-      case Storage::f16: return to_float(read(f16()));
+      case Storage::f64:
+        return read(double());
+      case Storage::f32:
+        return read(float());
+      case Storage::bf16:
+        return to_float(read(bf16()));
+      case Storage::f16:
+        return to_float(read(f16()));
     }
     return 0;
   }
@@ -66,10 +68,14 @@ struct Matrix {
     std::byte* p = data.data() + (i * ld + j) * size();
     const auto write = [p](auto v) { std::memcpy(p, &v, sizeof v); };
     switch (type) {
-      case Storage::f64: return write(value);
-      case Storage::f32: return write(static_cast<float>(value));
-      case Storage::bf16: return write(to_bf16(static_cast<float>(value)));
-      case Storage::f16: return write(to_f16(static_cast<float>(value)));
+      case Storage::f64:
+        return write(value);
+      case Storage::f32:
+        return write(static_cast<float>(value));
+      case Storage::bf16:
+        return write(to_bf16(static_cast<float>(value)));
+      case Storage::f16:
+        return write(to_f16(static_cast<float>(value)));
     }
   }
 };
@@ -278,7 +284,8 @@ TEST(Gemm, ShapesOfEveryPlan) {
                                                                            {1100, 501, 30}}) {
         check(random, {m, n, k, a_t, b_t, false}, bits);
         check(random, {m, n, k, a_t, b_t, true, Storage::f32, Storage::f32, Storage::f32, 3}, bits);
-        check(random, {m, n, k, a_t, b_t, true, Storage::bf16, Storage::f16, Storage::f32, 1}, bits);
+        check(random, {m, n, k, a_t, b_t, true, Storage::bf16, Storage::f16, Storage::f32, 1},
+              bits);
       }
     }
   }
@@ -327,9 +334,14 @@ TEST(Gemm, AnySplitOfKGivesTheSameBits) {
 
 TEST(Gemm, ThreadsGiveTheSameBits) {
   Random random(200);
-  for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{
-           {333, 277, 355}, {1024, 70, 45}, {333, 700, 900}, {32, 1024, 784}, {1, 2000, 700},
-           {900, 20, 500}, {9, 901, 400}, {400, 300, 3000}}) {
+  for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{{333, 277, 355},
+                                                                       {1024, 70, 45},
+                                                                       {333, 700, 900},
+                                                                       {32, 1024, 784},
+                                                                       {1, 2000, 700},
+                                                                       {900, 20, 500},
+                                                                       {9, 901, 400},
+                                                                       {400, 300, 3000}}) {
     for (const bool b_t : {false, true}) {
       const Problem start(random, {m, n, k, !b_t, b_t, true});
       Problem first = start;
@@ -363,14 +375,20 @@ TEST(Gemm, TargetsWithFmaGiveTheSameBits) {
 
 double activate(Activation activation, double x) {
   switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return std::max(x, 0.0);
-    case Activation::tanh: return std::tanh(x);
-    case Activation::sigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::gelu: return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::gelu:
+      return 0.5 * x * (1 + std::erf(x * std::sqrt(0.5)));
     case Activation::gelu_tanh:
       return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return 0;
 }
@@ -397,10 +415,9 @@ TEST(Gemm, BiasAndActivation) {
         const double tolerance = type == Storage::f64 ? 1e-13 : 1e-5;
         for (std::size_t i = 0; i < m; ++i) {
           for (std::size_t j = 0; j < n; ++j) {
-            const double sum = type == Storage::f64
-                                   ? plain.c.at(i, j) + bias.at(0, j)
-                                   : static_cast<float>(plain.c.at(i, j)) +
-                                         static_cast<float>(bias.at(0, j));
+            const double sum = type == Storage::f64 ? plain.c.at(i, j) + bias.at(0, j)
+                                                    : static_cast<float>(plain.c.at(i, j)) +
+                                                          static_cast<float>(bias.at(0, j));
             ASSERT_EQ(pre.at(i, j), sum) << i << ", " << j;
             const double expected = activate(g.activation, sum);
             ASSERT_NEAR(fused.c.at(i, j), expected, tolerance * (1 + std::abs(expected)));
@@ -443,10 +460,10 @@ TEST(Gemm, Batches) {
       return make(random, rows * std::max<std::size_t>(count, 1), columns, columns + shape.slack,
                   type);
     };
-    Matrix a = shape.a_t ? blocks(shape.k, shape.m, shape.a_type)
-                         : blocks(shape.m, shape.k, shape.a_type);
-    Matrix b = shape.b_t ? blocks(shape.n, shape.k, shape.b_type)
-                         : blocks(shape.k, shape.n, shape.b_type);
+    Matrix a =
+        shape.a_t ? blocks(shape.k, shape.m, shape.a_type) : blocks(shape.m, shape.k, shape.a_type);
+    Matrix b =
+        shape.b_t ? blocks(shape.n, shape.k, shape.b_type) : blocks(shape.k, shape.n, shape.b_type);
     Matrix c = blocks(shape.m, shape.n, shape.c_type), one_by_one = c;
     GemmBatch batch;
     batch.first = {.m = shape.m,
@@ -478,9 +495,12 @@ TEST(Gemm, Batches) {
 
 TEST(Gemm, ScratchIsModest) {
   const Threads threads(2);
-  for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{
-           {2048, 2048, 2048}, {1024, 50304, 768}, {1024, 768, 50304}, {50304, 768, 1024},
-           {64, 100000, 100000}, {100000, 100000, 64}}) {
+  for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{{2048, 2048, 2048},
+                                                                       {1024, 50304, 768},
+                                                                       {1024, 768, 50304},
+                                                                       {50304, 768, 1024},
+                                                                       {64, 100000, 100000},
+                                                                       {100000, 100000, 64}}) {
     for (const Storage type : {Storage::f32, Storage::f64}) {
       Gemm g{.m = m, .n = n, .k = k, .a = {nullptr, type, 0, true}, .b = {nullptr, type, 0, true}};
       g.c_type = type;

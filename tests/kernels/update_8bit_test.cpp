@@ -9,7 +9,8 @@ struct Model {
   Values<float> param, grad;
   Bytes state;
   explicit Model(std::size_t n)
-      : param(random_values<float>(n, 1)), grad(random_values<float>(n, 2)),
+      : param(random_values<float>(n, 1)),
+        grad(random_values<float>(n, 2)),
         state(adam8_state_bytes(n)) {}
   Update8 tensor() { return update8(param.data(), grad.data(), state.data(), param.size()); }
   void step(const Adam8Rule& rule, GradientUse use = {}) {
@@ -39,8 +40,8 @@ struct Model {
 const std::size_t kSizes[] = {0, 1, 7, 255, 256, 257, 1000, 5120};
 
 AdamRule first_step() {
-  return {.lr = 0.01, .weight_decay = 0.1, .correction1 = 0.1, .correction2 = 0.001,
-          .decoupled = true};
+  return {
+      .lr = 0.01, .weight_decay = 0.1, .correction1 = 0.1, .correction2 = 0.001, .decoupled = true};
 }
 
 TEST(Update8, TwoBytesAndALittle) {
@@ -94,9 +95,9 @@ TEST(Update8, PartsAreAsTheWhole) {
   for (int t = 1; t <= 3; ++t) {
     whole.step({first_step(), t});
     for (const std::size_t from : {0, 1024, 2048}) {
-      const Update8 t8 = part_of(parts.tensor(), parts.param.data() + from,
-                                 parts.grad.data() + from, from,
-                                 std::min<std::size_t>(1024, 3000 - from));
+      const Update8 t8 =
+          part_of(parts.tensor(), parts.param.data() + from, parts.grad.data() + from, from,
+                  std::min<std::size_t>(1024, 3000 - from));
       adam8(std::span(&t8, 1), {first_step(), t});
     }
   }

@@ -14,8 +14,8 @@ struct Size {
   std::size_t count, rows, cols;
   bool factored = true;
 };
-const Size kSizes[] = {{1, 3, 5},   {1, 1, 7},       {1, 7, 1},        {2, 33, 17},
-                       {3, 40, 64}, {1, 700, 100},   {1, 1, 1, false}, {1, 1, 40, false},
+const Size kSizes[] = {{1, 3, 5},   {1, 1, 7},        {1, 7, 1},           {2, 33, 17},
+                       {3, 40, 64}, {1, 700, 100},    {1, 1, 1, false},    {1, 1, 40, false},
                        {1, 0, 5},   {1, 0, 1, false}, {1, 1, 40001, false}};
 
 template <class T>
@@ -31,7 +31,7 @@ struct Model {
   }
   FactoredUpdate<T> tensor() {
     return {param.data(), grad.data(), row.data(), size.factored ? col.data() : nullptr,
-            size.count, size.rows, size.cols};
+            size.count,   size.rows,   size.cols};
   }
   void step(const AdafactorRule& rule, GradientUse use) {
     const FactoredUpdate<T> t = tensor();
@@ -57,7 +57,9 @@ void define(Model<T>& m, const AdafactorRule& o, GradientUse use) {
     g[i] = std::clamp<Ld>(m.grad[i] * Ld(use.scale), -use.clip, use.clip);
     params += Ld(m.param[i]) * m.param[i];
   }
-  const auto average = [&](T& a, Ld now) { a = static_cast<T>(o.beta2 * a + (1 - Ld(o.beta2)) * now); };
+  const auto average = [&](T& a, Ld now) {
+    a = static_cast<T>(o.beta2 * a + (1 - Ld(o.beta2)) * now);
+  };
   if (!factored)
     for (std::size_t i = 0; i < n; ++i) {
       average(m.row[i], g[i] * g[i] + o.eps1);

@@ -34,8 +34,13 @@ struct Table {
   Values<T> sparse(const Rule& rule, GradientUse use) const {
     Table t = *this;
     Bytes scratch(update_sparse_scratch(count, width, sizeof(T)));
-    update_sparse<T, std::int32_t>({t.param.data(), {t.first.data(), t.second.data()},
-                                    t.indices.data(), t.rows.data(), count, height, width},
+    update_sparse<T, std::int32_t>({t.param.data(),
+                                    {t.first.data(), t.second.data()},
+                                    t.indices.data(),
+                                    t.rows.data(),
+                                    count,
+                                    height,
+                                    width},
                                    rule, use, std::span(scratch));
     return t.all();
   }
@@ -88,9 +93,11 @@ TYPED_TEST(UpdateSparse, HasTheBitsOfTheWholeGradient) {
 // Rows within a piece of the sum, across two, and wider than one.
 TYPED_TEST(UpdateSparse, SquaresHaveTheBitsOfTheWholeGradient) {
   using T = TypeParam;
-  for (const auto& [height, width, count] :
-       {std::array<std::size_t, 3>{2000, 33, 50}, {5, 1, 9}, {900, 128, 3}, {3, 40000, 4},
-        {50, 7, 0}}) {
+  for (const auto& [height, width, count] : {std::array<std::size_t, 3>{2000, 33, 50},
+                                             {5, 1, 9},
+                                             {900, 128, 3},
+                                             {3, 40000, 4},
+                                             {50, 7, 0}}) {
     SCOPED_TRACE(::testing::Message() << height << "x" << width << " " << count);
     const Table<T> table(height, width, count);
     Values<T> gradient(height * width, T(0));

@@ -53,7 +53,8 @@ TEST(Clone, TakesNoBytesBeforeThereAreAny) {
 }
 
 TEST(Freeze, AFrozenPartIsNoParameter) {
-  nn::Sequential model(nn::Dense(nn::Init(1) / "body", 3, 4), nn::Dense(nn::Init(1) / "head", 4, 2));
+  nn::Sequential model(nn::Dense(nn::Init(1) / "body", 3, 4),
+                       nn::Dense(nn::Init(1) / "head", 4, 2));
   std::get<0>(model.layers).weight.value();
   freeze(std::get<0>(model.layers));
   EXPECT_EQ(params(model).size(), 2u);

@@ -43,9 +43,10 @@ struct Net {
 
 TEST(Params, HaveStableNamesInOrder) {
   Net net(nn::Init(1));
-  EXPECT_EQ(names(params(net)),
-            (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias",
-                                      "head.0.weight", "head.0.bias", "head.2.weight", "head.2.bias"}));
+  EXPECT_EQ(
+      names(params(net)),
+      (std::vector<std::string>{"conv.weight", "conv.bias", "norm.weight", "norm.bias",
+                                "head.0.weight", "head.0.bias", "head.2.weight", "head.2.bias"}));
   EXPECT_EQ(variables(net).size(), 10u) << "running statistics are not trained, but are part of it";
 }
 
@@ -60,7 +61,8 @@ struct Twice {
 TEST(Params, ADuplicateNameIsRefusedAndATiedOneCountsOnce) {
   const nn::Init init(1);
   Twice bad{nn::Dense(init / "x", 2, 2), nn::Dense(init / "x", 2, 2)};
-  EXPECT_NE(error_of([&] { params(bad); }).find("two parameters are named x.weight"), std::string::npos);
+  EXPECT_NE(error_of([&] { params(bad); }).find("two parameters are named x.weight"),
+            std::string::npos);
   const nn::Dense one(init / "x", 2, 2);
   Twice tied{one, one};
   EXPECT_EQ(params(tied).size(), 2u);

@@ -242,18 +242,17 @@ TEST(Presets, LstmClassifierSameBits) {
 TEST(Presets, GruClassifierSameBits) {
   same_bits_everywhere(
       [] {
-        return nn::GruClassifier(
-            nn::Init(1), {.in = 6, .hidden = 8, .classes = 5, .bidirectional = true});
+        return nn::GruClassifier(nn::Init(1),
+                                 {.in = 6, .hidden = 8, .classes = 5, .bidirectional = true});
       },
       classify, sequences(), false);
 }
 TEST(Presets, LstmLanguageModelWithAttentionSameBits) {
   same_bits_everywhere(
       [] {
-        return nn::LstmLm(nn::Init(1), {.vocabulary = kVocabulary,
-                                        .embedding = 8,
-                                        .hidden = 16,
-                                        .attention = true});
+        return nn::LstmLm(
+            nn::Init(1),
+            {.vocabulary = kVocabulary, .embedding = 8, .hidden = 16, .attention = true});
       },
       predict_next, text(), false);
 }
@@ -275,8 +274,7 @@ void takes_wider_data(const Make& make, const Batch& batch) {
     // in their own type.
     auto wide = make(nn::Init(1));
     const std::vector<Variable> from = variables(model), to = variables(wide);
-    for (std::size_t i = 0; i < from.size(); ++i)
-      Variable(to[i]).assign(cast(from[i], DType::f32));
+    for (std::size_t i = 0; i < from.size(); ++i) Variable(to[i]).assign(cast(from[i], DType::f32));
     const std::vector<float> found = model(batch["x"]).template to_vector<float>();
     const std::vector<float> expected = wide(batch["x"]).template to_vector<float>();
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -308,19 +306,16 @@ TEST(Half, ModelsTakeDataInF32) {
       sequences());
   takes_wider_data(
       [](const nn::Init& init) {
-        return nn::GruClassifier(
-            init, {.in = 6, .hidden = 8, .classes = 5, .bidirectional = true});
+        return nn::GruClassifier(init, {.in = 6, .hidden = 8, .classes = 5, .bidirectional = true});
       },
       sequences());
 }
 
 template <class Lm>
 Lm small_lm(bool bias) {
-  return Lm(nn::Init(1), {.vocabulary = kVocabulary,
-                          .embedding = 8,
-                          .hidden = 16,
-                          .dropout = 0.1,
-                          .bias = bias});
+  return Lm(
+      nn::Init(1),
+      {.vocabulary = kVocabulary, .embedding = 8, .hidden = 16, .dropout = 0.1, .bias = bias});
 }
 
 TEST(RecurrentLm, GoesOnFromTheStatesOfAWindow) {
@@ -438,9 +433,12 @@ TEST(Presets, Errors) {
   EXPECT_EQ(error_of([&] { nn::Gpt(nn::Init(1), o); }),
             "MultiHeadAttention: a width of 32 does not divide into 5 heads");
   nn::Gpt gpt(nn::Init(1), small_gpt(nn::GptOptions::gpt2()));
-  EXPECT_EQ(error_of([&] { gpt(ids({2, 17}, kVocabulary)); }),
-            "Gpt: the text has 17 positions, the model knows 16; cut the text or build the model with "
-            "more");
+  EXPECT_EQ(
+      error_of([&] {
+        gpt(ids({2, 17}, kVocabulary));
+      }),
+      "Gpt: the text has 17 positions, the model knows 16; cut the text or build the model with "
+      "more");
   EXPECT_NE(error_of([&] { gpt(ids({7}, kVocabulary)); }).find("expected (batch, length)"),
             std::string::npos);
   nn::EncoderOptions windowed = small_encoder();

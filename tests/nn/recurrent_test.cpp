@@ -200,8 +200,8 @@ TEST(Gru, ARowEndsAtItsLength) {
         SCOPED_TRACE(r);
         const std::int64_t end = ends[static_cast<std::size_t>(r)];
         const auto row = [&](const Tensor& t) { return slice(t, 0, r, r + 1); };
-        EXPECT_TRUE(same(slice(row(output), 1, end),
-                         Tensor::zeros({1, time - end, both ? 10 : 5})));
+        EXPECT_TRUE(
+            same(slice(row(output), 1, end), Tensor::zeros({1, time - end, both ? 10 : 5})));
         nn::GruStates from;
         for (const Tensor& h : initial) from.push_back(row(h));
         nn::GruStates expected = from;

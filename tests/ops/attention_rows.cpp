@@ -64,9 +64,8 @@ Array<T> attended(const Sizes& n, const AttentionOptions& o, const Array<T>& q, 
 // The part of the last axis from `begin` on, `width` wide.
 template <class T>
 Array<T> part(const Array<T>& x, std::int64_t begin, std::int64_t width) {
-  return build<T>(Shape{x.dim(0), x.dim(1), width}, [&](const Index& i) {
-    return x(i[0], i[1], begin + i[2]);
-  });
+  return build<T>(Shape{x.dim(0), x.dim(1), width},
+                  [&](const Index& i) { return x(i[0], i[1], begin + i[2]); });
 }
 
 // A bool tensor of 0s and 1s: every third key is hidden, and all of those of the last row.
@@ -117,8 +116,7 @@ void add_attention(const std::string& name, Sizes n, AttentionOptions o, int mas
                },
            .reference = analytic([=](const auto& in) {
              return attended(n, o, part(in[0], 0, width), part(in[0], width, kv_width),
-                             part(in[0], width + kv_width, kv_width),
-                             mask_rank ? &in[1] : nullptr);
+                             part(in[0], width + kv_width, kv_width), mask_rank ? &in[1] : nullptr);
            }),
            .half = half});
 }
@@ -158,14 +156,12 @@ Tensors attention_backward_of(const Tensors& in) {
   const auto d = apply_all(AttentionBackward{op}, std::span<const Tensor* const>(all));
   return {d.begin(), d.end()};
 }
-OP_ROW(
-    "attention_backward", .op = "attention_backward",
-    .inputs = {f(2, 4, 6), f(2, 5, 3), f(2, 5, 3), f(2, 4, 6)}, .call = attention_backward_of,
-    .no_reference = "the gradient of attention, which has one");
-OP_ROW(
-    "attention_backward no batch", .op = "attention_backward",
-    .inputs = {f(0, 4, 6), f(0, 5, 3), f(0, 5, 3), f(0, 4, 6)}, .call = attention_backward_of,
-    .no_reference = "the gradient of attention, which has one");
+OP_ROW("attention_backward", .op = "attention_backward",
+       .inputs = {f(2, 4, 6), f(2, 5, 3), f(2, 5, 3), f(2, 4, 6)}, .call = attention_backward_of,
+       .no_reference = "the gradient of attention, which has one");
+OP_ROW("attention_backward no batch", .op = "attention_backward",
+       .inputs = {f(0, 4, 6), f(0, 5, 3), f(0, 5, 3), f(0, 4, 6)}, .call = attention_backward_of,
+       .no_reference = "the gradient of attention, which has one");
 
 Tensor attend(const Tensors& in, AttentionOptions o = {}) {
   return attention(in[0], in[1], in[2], o, in.size() > 3 ? in[3] : Tensor());
@@ -220,9 +216,9 @@ void add_rotary(const std::string& name, const Shape& shape, RotaryOptions o, st
              for (std::int64_t r = 0; r < rows; ++r)
                for (std::int64_t h = 0; h < heads; ++h)
                  for (std::int64_t i = 0; i < size / 2; ++i) {
-                   const double angle = static_cast<double>(o.offset + r % shape[1]) *
-                                        std::pow(o.base, -2.0 * static_cast<double>(i) /
-                                                             static_cast<double>(size));
+                   const double angle =
+                       static_cast<double>(o.offset + r % shape[1]) *
+                       std::pow(o.base, -2.0 * static_cast<double>(i) / static_cast<double>(size));
                    const std::int64_t a = r * width + h * size + i, b = a + size / 2;
                    y[a] = in[0][a] * std::cos(angle) - in[0][b] * std::sin(angle);
                    y[b] = in[0][b] * std::cos(angle) + in[0][a] * std::sin(angle);

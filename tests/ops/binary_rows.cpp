@@ -196,18 +196,15 @@ Reference exactly(std::vector<double> values) {
     return y;
   };
 }
-OP_ROW(
-    "pow by the exponent at zero", .op = "pow",
-    .inputs = {f(4).fixed().of({0, 0, 0, 0}), f(4).fixed().of({-1, -0.5, 0, 2})},
-    .call = pow_slope<1>, .reference = exactly({-INFINITY, -INFINITY, 0, 0}));
-OP_ROW(
-    "pow by the base to the zero", .op = "pow",
-    .inputs = {f(5).fixed().of({NAN, 0, INFINITY, -2, 3}), f(5).fixed().of({0, 0, 0, 0, 0})},
-    .call = pow_slope<0>, .reference = exactly({0, 0, 0, 0, 0}));
-OP_ROW(
-    "pow by the base of nan", .op = "pow",
-    .inputs = {f(2).fixed().of({NAN, NAN}), f(2).fixed().of({2, -1})},
-    .call = pow_slope<0>, .reference = exactly({NAN, NAN}));
+OP_ROW("pow by the exponent at zero", .op = "pow",
+       .inputs = {f(4).fixed().of({0, 0, 0, 0}), f(4).fixed().of({-1, -0.5, 0, 2})},
+       .call = pow_slope<1>, .reference = exactly({-INFINITY, -INFINITY, 0, 0}));
+OP_ROW("pow by the base to the zero", .op = "pow",
+       .inputs = {f(5).fixed().of({NAN, 0, INFINITY, -2, 3}), f(5).fixed().of({0, 0, 0, 0, 0})},
+       .call = pow_slope<0>, .reference = exactly({0, 0, 0, 0, 0}));
+OP_ROW("pow by the base of nan", .op = "pow",
+       .inputs = {f(2).fixed().of({NAN, NAN}), f(2).fixed().of({2, -1})}, .call = pow_slope<0>,
+       .reference = exactly({NAN, NAN}));
 // A number beside a tensor of integers becomes one of them.
 void add_refused_number(const std::string& op, DType dtype, Call call, std::string refused) {
   add_row({.name = op + " of " + ebb::name(dtype) + " with a number that is none",
@@ -218,14 +215,18 @@ void add_refused_number(const std::string& op, DType dtype, Call call, std::stri
 }
 [[maybe_unused]] const bool refused_numbers = [] {
   using T = const Tensors&;
-  add_refused_number("add", DType::i32, [](T in) { return in[0] + 0.5; },
-                     "add: 0.5 is no element of i32; expected a whole number");
-  add_refused_number("sub", DType::i64, [](T in) { return 0x1p63 - in[0]; },
-                     "sub: 9.223372036854776e+18 is no element of i64; expected a whole number");
-  add_refused_number("mul", DType::i32, [](T in) { return in[0] * 3e9; },
-                     "mul: 3000000000 is no element of i32; expected a whole number");
-  add_refused_number("div", DType::i32, [](T in) { return in[0] / NAN; },
-                     "div: nan is no element of i32; expected a whole number");
+  add_refused_number(
+      "add", DType::i32, [](T in) { return in[0] + 0.5; },
+      "add: 0.5 is no element of i32; expected a whole number");
+  add_refused_number(
+      "sub", DType::i64, [](T in) { return 0x1p63 - in[0]; },
+      "sub: 9.223372036854776e+18 is no element of i64; expected a whole number");
+  add_refused_number(
+      "mul", DType::i32, [](T in) { return in[0] * 3e9; },
+      "mul: 3000000000 is no element of i32; expected a whole number");
+  add_refused_number(
+      "div", DType::i32, [](T in) { return in[0] / NAN; },
+      "div: nan is no element of i32; expected a whole number");
   return true;
 }();
 OP_ROW(

@@ -38,8 +38,8 @@ Arrays<T> reference(const Arrays<T>& in, double smoothing, T dsum) {
     const T lse = first + std::log(total);
     for (std::int64_t c = 0; c < classes; ++c) {
       const T logit = logits[static_cast<std::size_t>(c)];
-      const double target = smoothing / static_cast<double>(classes) +
-                            (whole(in[2][r]) == c ? 1 - smoothing : 0);
+      const double target =
+          smoothing / static_cast<double>(classes) + (whole(in[2][r]) == c ? 1 - smoothing : 0);
       sum += target * (lse - logit);
       const T g = dsum * (std::exp(logit - lse) - target);
       for (std::int64_t i = 0; i < width; ++i) {
@@ -86,23 +86,23 @@ void add(const Case& c) {
   for (const bool so_far : {false, true}) {
     std::vector<Input> inputs{x, weight, labels, f()};
     if (so_far) inputs.push_back(weight);
-    add_row({.name = "linear_cross_entropy_backward " + c.name + (so_far ? " going on" : ""),
-             .op = "linear_cross_entropy_backward",
-             .inputs = inputs,
-             .call =
-                 [=](const Tensors& in) {
-                   // Gradients of 16 bits are f32.
-                   const auto wide = [](const Tensor& t) {
-                     return is_half(t.dtype()) ? cast(t, DType::f32) : t;
-                   };
-                   const Tensor dsum = wide(in[3]), dweight = wide(in.back());
-                   const Tensor* all[] = {&in[0], &in[1], &in[2], &dsum, &dweight};
-                   return apply_all(LinearCrossEntropyBackward{{kIgnore, smoothing}, so_far},
-                                    std::span(all, 4u + so_far));
-                 },
-             .reference = analytic(
-                 [=](const auto& in) { return reference(in, smoothing, in[3][0]); }),
-             .half = c.half});
+    add_row(
+        {.name = "linear_cross_entropy_backward " + c.name + (so_far ? " going on" : ""),
+         .op = "linear_cross_entropy_backward",
+         .inputs = inputs,
+         .call =
+             [=](const Tensors& in) {
+               // Gradients of 16 bits are f32.
+               const auto wide = [](const Tensor& t) {
+                 return is_half(t.dtype()) ? cast(t, DType::f32) : t;
+               };
+               const Tensor dsum = wide(in[3]), dweight = wide(in.back());
+               const Tensor* all[] = {&in[0], &in[1], &in[2], &dsum, &dweight};
+               return apply_all(LinearCrossEntropyBackward{{kIgnore, smoothing}, so_far},
+                                std::span(all, 4u + so_far));
+             },
+         .reference = analytic([=](const auto& in) { return reference(in, smoothing, in[3][0]); }),
+         .half = c.half});
   }
 }
 
@@ -172,22 +172,25 @@ OP_ROW("linear: label below zero", .op = "linear_cross_entropy",
        .refused = "linear_cross_entropy: label -1 in row 1 is out of range for 5 classes");
 OP_ROW("linear: another width", .op = "linear_cross_entropy",
        .inputs = {f(3, 2), f(5, 3), ids({3}, 5)}, .call = kCall,
-       .refused = "linear_cross_entropy: x is f32(3, 2) and the weight f32(5, 3); expected "
-                  "(…, width) and (classes, width)");
+       .refused =
+           "linear_cross_entropy: x is f32(3, 2) and the weight f32(5, 3); expected "
+           "(…, width) and (classes, width)");
 OP_ROW("linear: labels for other rows", .op = "linear_cross_entropy",
        .inputs = {f(3, 2), f(5, 2), ids({4}, 5)}, .call = kCall,
-       .refused = "linear_cross_entropy: x is f32(3, 2) and the labels i64(4); expected a label "
-                  "for each row, (3)");
-OP_ROW("linear: labels of floats", .op = "linear_cross_entropy",
-       .inputs = {f(3, 2), f(5, 2), f(3)}, .call = kCall,
+       .refused =
+           "linear_cross_entropy: x is f32(3, 2) and the labels i64(4); expected a label "
+           "for each row, (3)");
+OP_ROW("linear: labels of floats", .op = "linear_cross_entropy", .inputs = {f(3, 2), f(5, 2), f(3)},
+       .call = kCall,
        .refused = "linear_cross_entropy: the labels are f32(3); expected i32 or i64");
-OP_ROW("linear: too much smoothing", .op = "linear_cross_entropy",
-       .inputs = {f(3, 2), f(5, 2), ids({3}, 5)},
-       .call =
-           [](const Tensors& in) {
-             return linear_cross_entropy(in[0], in[1], in[2], {.label_smoothing = 1.5}).sum;
-           },
-       .refused = "linear_cross_entropy: the label smoothing is 1.5, expected 0 to 1");
+OP_ROW(
+    "linear: too much smoothing", .op = "linear_cross_entropy",
+    .inputs = {f(3, 2), f(5, 2), ids({3}, 5)},
+    .call =
+        [](const Tensors& in) {
+          return linear_cross_entropy(in[0], in[1], in[2], {.label_smoothing = 1.5}).sum;
+        },
+    .refused = "linear_cross_entropy: the label smoothing is 1.5, expected 0 to 1");
 
 }  // namespace
 }  // namespace ebb::table

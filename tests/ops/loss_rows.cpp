@@ -163,7 +163,8 @@ const Pair kPairs[] = {
      pair_backward<math::PairLoss::binary_cross_entropy>},
     {math::PairLoss::squared, 1, [](const Tensor& x, const Tensor& t, double) { return mse(x, t); },
      pair_backward<math::PairLoss::squared>},
-    {math::PairLoss::absolute, 1, [](const Tensor& x, const Tensor& t, double) { return mae(x, t); },
+    {math::PairLoss::absolute, 1,
+     [](const Tensor& x, const Tensor& t, double) { return mae(x, t); },
      pair_backward<math::PairLoss::absolute>},
     {math::PairLoss::huber, 0.75,
      [](const Tensor& x, const Tensor& t, double d) { return huber(x, t, d); },
@@ -259,18 +260,25 @@ std::vector<Array<T>> with_so_far(Array<T> sum, T so_far, double count) {
 OP_ROW(
     "sparse_cross_entropy so far", .op = "sparse_cross_entropy",
     .inputs = {f(6, 5), ids({6}, 5).of({1, 4, 7, 0, 2, 3}), f()},
-    .call = [](const Tensors& in) { return accumulating(SparseCrossEntropy{{kIgnore, 0}, true}, in); },
+    .call =
+        [](const Tensors& in) {
+          return accumulating(SparseCrossEntropy{{kIgnore, 0}, true}, in);
+        },
     .reference = analytic([](const auto& in) {
       return with_so_far(entropy_sum(in[0], spread_labels(in[0], in[1], 0)), in[2][0], 5);
     }));
 OP_ROW(
     "cross_entropy so far", .op = "cross_entropy", .inputs = {f(4, 5), f(4, 5).in(0.1, 1), f()},
     .call = [](const Tensors& in) { return accumulating(CrossEntropy{true}, in); },
-    .reference = analytic(
-        [](const auto& in) { return with_so_far(entropy_sum(in[0], in[1]), in[2][0], 4); }));
+    .reference = analytic([](const auto& in) {
+      return with_so_far(entropy_sum(in[0], in[1]), in[2][0], 4);
+    }));
 OP_ROW(
     "mse so far", .op = "mse", .inputs = {f(5, 3), f(5, 3), f()},
-    .call = [](const Tensors& in) { return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in); },
+    .call =
+        [](const Tensors& in) {
+          return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in);
+        },
     .reference = analytic([](const auto& in) {
       using T = typename std::decay_t<decltype(in[0])>::Element;
       T sum = 0;
@@ -279,7 +287,10 @@ OP_ROW(
     }));
 OP_ROW(
     "a sum so far of another type", .op = "mse", .inputs = {f(5, 3), f(5, 3), f(1)},
-    .call = [](const Tensors& in) { return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in); },
+    .call =
+        [](const Tensors& in) {
+          return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in);
+        },
     .refused = "mse: the sum so far is f32(1), expected a scalar of f32");
 
 OP_ROW(

@@ -85,44 +85,55 @@ const bool kProducts = [] {
   return true;
 }();
 
-OP_ROW("matmul into", .op = "matmul", .inputs = {f(4, 6), f(4, 3), f(3, 6)},
-       .call = [](const Tensors& in) { return matmul_into(in[0], in[1], in[2]); },
-       .reference = analytic([](const auto& in) {
-         auto y = product(in[1], in[2], {});
-         for (std::int64_t i = 0; i < y.size(); ++i) y[i] += in[0][i];
-         return y;
-       }),
-       .half = true);
+OP_ROW(
+    "matmul into", .op = "matmul", .inputs = {f(4, 6), f(4, 3), f(3, 6)},
+    .call = [](const Tensors& in) { return matmul_into(in[0], in[1], in[2]); },
+    .reference = analytic([](const auto& in) {
+      auto y = product(in[1], in[2], {});
+      for (std::int64_t i = 0; i < y.size(); ++i) y[i] += in[0][i];
+      return y;
+    }),
+    .half = true);
 
-OP_ROW("matmul does not fit", .op = "matmul", .inputs = {f(2, 3), f(4, 5)},
-       .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
-       .refused = "do not fit: 3 columns meet 4 rows");
-OP_ROW("matmul of a vector", .op = "matmul", .inputs = {f(3), f(3, 5)},
-       .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
-       .refused = "has fewer than two axes; reshape it to a matrix");
-OP_ROW("matmul batches differ", .op = "matmul", .inputs = {f(2, 3, 4), f(5, 4, 6)},
-       .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
-       .refused = "do not broadcast: axis -3 is 2 and 5");
-OP_ROW("matmul of integers", .op = "matmul",
-       .inputs = {ints({2, 2}, 0, 5, DType::i32), ints({2, 2}, 0, 5, DType::i32)},
-       .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
-       .refused = "matmul: i32(2, 2) is not a floating type; cast it first");
-OP_ROW("matmul of a wrong accumulator", .op = "matmul", .inputs = {f(4, 5), f(4, 3), f(3, 6)},
-       .call = [](const Tensors& in) { return matmul_into(in[0], in[1], in[2]); },
-       .refused = "matmul: the accumulator is");
+OP_ROW(
+    "matmul does not fit", .op = "matmul", .inputs = {f(2, 3), f(4, 5)},
+    .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
+    .refused = "do not fit: 3 columns meet 4 rows");
+OP_ROW(
+    "matmul of a vector", .op = "matmul", .inputs = {f(3), f(3, 5)},
+    .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
+    .refused = "has fewer than two axes; reshape it to a matrix");
+OP_ROW(
+    "matmul batches differ", .op = "matmul", .inputs = {f(2, 3, 4), f(5, 4, 6)},
+    .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
+    .refused = "do not broadcast: axis -3 is 2 and 5");
+OP_ROW(
+    "matmul of integers", .op = "matmul",
+    .inputs = {ints({2, 2}, 0, 5, DType::i32), ints({2, 2}, 0, 5, DType::i32)},
+    .call = [](const Tensors& in) { return matmul(in[0], in[1]); },
+    .refused = "matmul: i32(2, 2) is not a floating type; cast it first");
+OP_ROW(
+    "matmul of a wrong accumulator", .op = "matmul", .inputs = {f(4, 5), f(4, 3), f(3, 6)},
+    .call = [](const Tensors& in) { return matmul_into(in[0], in[1], in[2]); },
+    .refused = "matmul: the accumulator is");
 
 template <class T>
 T activated(Activation activation, T x) {
   switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return real(x) > 0 ? x : T(0);
-    case Activation::tanh: return std::tanh(x);
-    case Activation::sigmoid: return T(1) / (T(1) + std::exp(-x));
-    case Activation::gelu: return x * T(std::erfc(-real(x) / std::sqrt(2.0)) / 2);
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return real(x) > 0 ? x : T(0);
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::sigmoid:
+      return T(1) / (T(1) + std::exp(-x));
+    case Activation::gelu:
+      return x * T(std::erfc(-real(x) / std::sqrt(2.0)) / 2);
     case Activation::gelu_tanh:
-      return x / T(2) *
-             (T(1) + std::tanh(T(std::sqrt(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
-    case Activation::silu: return x / (T(1) + std::exp(-x));
+      return x / T(2) * (T(1) + std::tanh(T(std::sqrt(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
+    case Activation::silu:
+      return x / (T(1) + std::exp(-x));
   }
   return x;
 }
@@ -188,12 +199,14 @@ const bool kLinears = [] {
   return true;
 }();
 
-OP_ROW("linear does not fit", .op = "linear", .inputs = {f(4, 3), f(5, 4)},
-       .call = [](const Tensors& in) { return linear(in[0], in[1]); },
-       .refused = "do not fit: expected (…, in) and (out, in)");
-OP_ROW("linear with a wrong bias", .op = "linear", .inputs = {f(4, 3), f(5, 3), f(4)},
-       .call = [](const Tensors& in) { return linear(in[0], in[1], in[2]); },
-       .refused = "linear: bias is");
+OP_ROW(
+    "linear does not fit", .op = "linear", .inputs = {f(4, 3), f(5, 4)},
+    .call = [](const Tensors& in) { return linear(in[0], in[1]); },
+    .refused = "do not fit: expected (…, in) and (out, in)");
+OP_ROW(
+    "linear with a wrong bias", .op = "linear", .inputs = {f(4, 3), f(5, 3), f(4)},
+    .call = [](const Tensors& in) { return linear(in[0], in[1], in[2]); },
+    .refused = "linear: bias is");
 
 }  // namespace
 }  // namespace ebb::table

@@ -246,10 +246,11 @@ OP_ROW(
           const auto [y, mean, var] = batch_norm_train(in[0], in[1], in[2], kEps);
           return Tensors{y, mean, var};
         },
-    .reference = [](const Arrays<double>& in) {
-      const Array<double> nothing(Shape{3});
-      return Arrays<double>{in[0], nothing, nothing};
-    });
+    .reference =
+        [](const Arrays<double>& in) {
+          const Array<double> nothing(Shape{3});
+          return Arrays<double>{in[0], nothing, nothing};
+        });
 OP_ROW(
     "batch_norm no rows", .op = "batch_norm", .inputs = {f(0, 3), f(3), f(3), f(3), f(3).in(1, 2)},
     .call = [](const Tensors& in) { return batch_norm(in[0], in[1], in[2], in[3], in[4], kEps); },
@@ -278,7 +279,8 @@ void add_batch_norm_backward(const std::string& name, const Shape& shape) {
                }
                for (std::int64_t i = c; i < dx.size(); i += n) {
                  const auto xh = (in[0][i] - in[3][c]) * r;
-                 dx[i] = in[1][c] * r * (in[2][i] - (db[c] + xh * dw[c]) / static_cast<double>(rows));
+                 dx[i] =
+                     in[1][c] * r * (in[2][i] - (db[c] + xh * dw[c]) / static_cast<double>(rows));
                }
              }
              return std::vector{dx, dw, db};

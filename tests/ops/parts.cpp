@@ -46,8 +46,7 @@ Tensors run(const AnyOp& op, const Tensors& in, Over over = {}) {
   std::vector<In> ins;
   std::vector<Out> outs;
   for (int o = 0; o < type.outputs; ++o) {
-    out.push_back(o == over.output ? copy(in[over.input])
-                                   : Tensor::uninitialized(made[o], "part"));
+    out.push_back(o == over.output ? copy(in[over.input]) : Tensor::uninitialized(made[o], "part"));
     if (o != over.output) std::memset(out.back().bytes(), 0xA5, made[o].bytes());
   }
   for (int o = 0; o < type.outputs; ++o) {
@@ -56,8 +55,8 @@ Tensors run(const AnyOp& op, const Tensors& in, Over over = {}) {
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
     const bool shared = over.output >= 0 && i == over.input;
-    ins.push_back({&in[i].spec(),
-                   shared ? outs[static_cast<std::size_t>(over.output)].data : in[i].raw()});
+    ins.push_back(
+        {&in[i].spec(), shared ? outs[static_cast<std::size_t>(over.output)].data : in[i].raw()});
   }
   const std::size_t bytes = type.scratch(op.attributes(), specs);
   memory::Buffer scratch(bytes, "part");
@@ -272,10 +271,11 @@ class PartsCheck {
 
   void batch(std::uint32_t carry, std::uint32_t sums, std::int64_t examples) {
     for (std::size_t o = 0; o < whole_.size(); ++o) {
-      const BatchRule rule = op_.type().batch_rule(op_.attributes(), {specs_, carry, sums, examples},
-                                        static_cast<int>(o));
-      doing_ = fmt::format("output {} is said to be {} (carry {:b}, sums {:b}, {} examples)", o,
-                           rule == BatchRule::per_example ? "apart" : "summed", carry, sums, examples);
+      const BatchRule rule = op_.type().batch_rule(
+          op_.attributes(), {specs_, carry, sums, examples}, static_cast<int>(o));
+      doing_ =
+          fmt::format("output {} is said to be {} (carry {:b}, sums {:b}, {} examples)", o,
+                      rule == BatchRule::per_example ? "apart" : "summed", carry, sums, examples);
       if (rule == BatchRule::per_example) {
         ++report_.apart;
         apart(o, carry, examples);
@@ -329,8 +329,7 @@ class PartsCheck {
       // A sum in 16 bits is rounded between parts.
       const bool holds =
           is_half(all.dtype()) ? adds_up(whole_[o], all, none, true) : same(all, whole_[o]);
-      if (!holds)
-        fail(fmt::format("{}, but differs going on after {} of them", doing_, at));
+      if (!holds) fail(fmt::format("{}, but differs going on after {} of them", doing_, at));
     }
   }
 

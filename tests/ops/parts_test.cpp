@@ -63,7 +63,7 @@ TEST(Parts, EveryOpSpeaksOfRows) {
 
 template <class Op>
 BatchRule said(const Op& op, std::vector<Shape> shapes, std::uint32_t carry, std::uint32_t sums = 0,
-          int output = 0, std::int64_t examples = 4) {
+               int output = 0, std::int64_t examples = 4) {
   std::vector<Spec> specs;
   for (const Shape& s : shapes) specs.push_back({s, DType::f32});
   return op.batch_rule({specs, carry, sums, examples}, output);
@@ -77,19 +77,21 @@ TEST(Parts, ProductsOfRowsWithWeights) {
   EXPECT_EQ(said(Matmul{}, {{8, 4}, {4, 5}}, 0b10), BatchRule::mixed);
   EXPECT_EQ(said(Matmul{.transpose_a = true}, {{4, 8}, {4, 5}}, 0b11), BatchRule::summed);
   EXPECT_EQ(said(Matmul{.transpose_a = true}, {{4, 8}, {4, 5}}, 0b01), BatchRule::mixed);
-  EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011, 0b100), BatchRule::summed);
+  EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011, 0b100),
+            BatchRule::summed);
   EXPECT_EQ(said(Matmul{true, false, true}, {{4, 8}, {4, 5}, {8, 5}}, 0b011), BatchRule::mixed);
-  EXPECT_EQ(said(Matmul{.transpose_b = true}, {{4, 2, 3, 8}, {4, 2, 3, 8}}, 0b11), BatchRule::per_example);
+  EXPECT_EQ(said(Matmul{.transpose_b = true}, {{4, 2, 3, 8}, {4, 2, 3, 8}}, 0b11),
+            BatchRule::per_example);
   EXPECT_EQ(said(Matmul{}, {{4, 3, 8}, {4, 8, 3}}, 0b01), BatchRule::mixed);  // b stays whole
 }
 
 TEST(Parts, Broadcasting) {
   EXPECT_EQ(said(Add{}, {{4, 3}, {3}}, 0b01), BatchRule::per_example);
   EXPECT_EQ(said(Add{}, {{4, 3}, {1, 3}}, 0b01), BatchRule::per_example);
-  EXPECT_EQ(said(Add{}, {{4, 3}, {4, 3}}, 0b01), BatchRule::mixed);   // b stays whole
-  EXPECT_EQ(said(Add{}, {{4}, {4, 4}}, 0b01), BatchRule::mixed);      // a's rows are b's columns
+  EXPECT_EQ(said(Add{}, {{4, 3}, {4, 3}}, 0b01), BatchRule::mixed);  // b stays whole
+  EXPECT_EQ(said(Add{}, {{4}, {4, 4}}, 0b01), BatchRule::mixed);     // a's rows are b's columns
   EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b11), BatchRule::summed);
-  EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b01), BatchRule::mixed);      // else b were added for each part
+  EXPECT_EQ(said(Add{}, {{3}, {3}}, 0, 0b01), BatchRule::mixed);  // else b were added for each part
   EXPECT_EQ(said(Mul{}, {{3}, {}}, 0, 0b01), BatchRule::summed);
   EXPECT_EQ(said(Mul{}, {{3}, {3}}, 0, 0b11), BatchRule::mixed);
   EXPECT_EQ(said(Div{}, {{3}, {}}, 0, 0b10), BatchRule::mixed);
@@ -151,7 +153,9 @@ TEST(Parts, SeesWhatIsNotASum) {
   EXPECT_NE(with_lie(Reduce<math::Reduce::mean>{1}, {some({4, 3})}, lie).find("do not add up"),
             std::string::npos);
   const auto linear = [](OpType& t) {
-    t.batch_rule = [](const void*, const BatchInputs& c, int) { return c.sums ? BatchRule::summed : BatchRule::mixed; };
+    t.batch_rule = [](const void*, const BatchInputs& c, int) {
+      return c.sums ? BatchRule::summed : BatchRule::mixed;
+    };
   };
   EXPECT_NE(with_lie(Unary<math::Unary::square>{}, {some({3})}, linear).find("two terms"),
             std::string::npos);
@@ -197,9 +201,9 @@ TEST(Parts, LargeArraysHold) {
   const Tensor b = some({1024}, 3), dsum = Tensor::scalar(0.5);
   const Tensor labels = Tensor::zeros({2100}, DType::i64);
   for (const OpCall& call :
-       {call_of(Unary<math::Unary::gelu>{}, {x}), call_of(Add{}, {x, y}),
-        call_of(Mul{}, {x, w}), call_of(UnaryBackward<math::UnaryGrad::silu>{}, {x, y}),
-        call_of(Softmax{}, {x}), call_of(SoftmaxBackward{}, {x, y}), call_of(LogSoftmaxBackward{}, {x, y}),
+       {call_of(Unary<math::Unary::gelu>{}, {x}), call_of(Add{}, {x, y}), call_of(Mul{}, {x, w}),
+        call_of(UnaryBackward<math::UnaryGrad::silu>{}, {x, y}), call_of(Softmax{}, {x}),
+        call_of(SoftmaxBackward{}, {x, y}), call_of(LogSoftmaxBackward{}, {x, y}),
         call_of(LayerNorm{}, {x, w, b}), call_of(RmsNorm{}, {x, w}),
         call_of(LayerNormBackward{}, {x, w, y}), call_of(SumTo{Shape{1024}}, {x}),
         call_of(SparseCrossEntropyBackward{}, {x, labels, dsum}),

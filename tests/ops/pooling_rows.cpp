@@ -94,18 +94,19 @@ void add_pools(const std::string& name, const Shape& x, const Pool2dOptions& o) 
                  return sum / v.count(i);
                });
              })});
-    add_row({.name = "avg_pool2d_backward " + suffix,
-             .op = "avg_pool2d_backward",
-             .inputs = {Input{.shape = v.y}},
-             .call = [counted,
-                      x](const Tensors& in) { return avg_pool2d_backward(in[0], x[1], x[2], counted); },
-             .reference = analytic([v](const auto& in) {
-               auto dx = std::decay_t<decltype(in[0])>(v.x);
-               for_each_index(v.y, [&](const Index& i) {
-                 for (const Index& cell : v.cells(i)) dx.at(cell) += in[0].at(i) / v.count(i);
-               });
-               return dx;
-             })});
+    add_row(
+        {.name = "avg_pool2d_backward " + suffix,
+         .op = "avg_pool2d_backward",
+         .inputs = {Input{.shape = v.y}},
+         .call = [counted,
+                  x](const Tensors& in) { return avg_pool2d_backward(in[0], x[1], x[2], counted); },
+         .reference = analytic([v](const auto& in) {
+           auto dx = std::decay_t<decltype(in[0])>(v.x);
+           for_each_index(v.y, [&](const Index& i) {
+             for (const Index& cell : v.cells(i)) dx.at(cell) += in[0].at(i) / v.count(i);
+           });
+           return dx;
+         })});
   }
 }
 

@@ -197,16 +197,14 @@ OP_ROW(
         },
     .refused = "lstm: the state is f32(2, 6), expected f32(2, 4)");
 OP_ROW(
-    "lstm state without c", .op = "lstm",
-    .inputs = {f(2, 3, 4), f(8, 4), f(8, 2), f(8), f(2, 2)},
+    "lstm state without c", .op = "lstm", .inputs = {f(2, 3, 4), f(8, 4), f(8, 2), f(8), f(2, 2)},
     .call =
         [](const Tensors& in) {
           return lstm(in[0], {in[1], in[2], in[3]}, LstmState{in[4], {}}).output;
         },
     .refused = "lstm: the initial state has h but no c; give both or neither");
 OP_ROW(
-    "lstm state without h", .op = "lstm",
-    .inputs = {f(2, 3, 4), f(8, 4), f(8, 2), f(8), f(2, 2)},
+    "lstm state without h", .op = "lstm", .inputs = {f(2, 3, 4), f(8, 4), f(8, 2), f(8), f(2, 2)},
     .call =
         [](const Tensors& in) {
           return lstm(in[0], {in[1], in[2], in[3]}, LstmState{{}, in[4]}).output;

@@ -169,16 +169,17 @@ OP_ROW(
     "prod with two zeros", .op = "prod",
     .inputs = {Input{.shape = {3, 5}}.of({2, 0, -1.5, 0, 3, 1, 2, 0, 4, -1, 0, 0, 0, 2, 1})},
     .call = [](const Tensors& in) { return prod(in[0], {1}); },
-    .reference = grouped({"", {3, 5}, {1}}, [](const auto& v) {
-      return v[0] * v[1] * v[2] * v[3] * v[4];
-    }));
+    .reference = grouped({"", {3, 5}, {1}},
+                         [](const auto& v) { return v[0] * v[1] * v[2] * v[3] * v[4]; }));
 OP_ROW(
     "prod of columns with zeros", .op = "prod",
     .inputs = {Input{.shape = {3, 2, 2}}.of({2, 0, -1.5, 0, 3, 1, 2, 0, 4, -1, 0, 0})},
-    .call = [](const Tensors& in) { return prod(in[0], {0, 2}, true); },
-    .reference = grouped({"", {3, 2, 2}, {0, 2}, true}, [](const auto& v) {
-      return v[0] * v[1] * v[2] * v[3] * v[4] * v[5];
-    }));
+    .call =
+        [](const Tensors& in) {
+          return prod(in[0], {0, 2}, true);
+        },
+    .reference = grouped({"", {3, 2, 2}, {0, 2}, true},
+                         [](const auto& v) { return v[0] * v[1] * v[2] * v[3] * v[4] * v[5]; }));
 OP_ROW(
     "prod over no elements", .op = "prod", .inputs = {f(3, 0)},
     .call = [](const Tensors& in) { return prod(in[0], {1}); },

@@ -63,9 +63,9 @@ void expect_rows_of_the_whole(const Op& op, const std::vector<Tensor>& in) {
     Tensor scratch = Tensor::zeros({static_cast<std::int64_t>(bytes) + 64}, DType::u8);
     run_row_block(any, args, {&spec, made.bytes()}, first, {scratch.bytes(), bytes});
     const std::size_t row = whole.spec().bytes() / static_cast<std::size_t>(all);
-    EXPECT_EQ(std::memcmp(made.raw(), whole.raw() + static_cast<std::size_t>(first) * row,
-                          spec.bytes()),
-              0)
+    EXPECT_EQ(
+        std::memcmp(made.raw(), whole.raw() + static_cast<std::size_t>(first) * row, spec.bytes()),
+        0)
         << "rows " << first << " to " << end << " of " << all;
     first = end;
   }

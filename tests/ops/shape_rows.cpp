@@ -308,7 +308,10 @@ void add_refused_padding(const std::string& name, DType dtype, double value, std
   add_row({.name = "pad of " + name,
            .op = "pad",
            .inputs = {Input{.shape = {2}}.as(dtype).of({0, 1})},
-           .call = [=](const Tensors& in) { return pad(in[0], std::array{Padding{1, 1}}, value); },
+           .call =
+               [=](const Tensors& in) {
+                 return pad(in[0], std::array{Padding{1, 1}}, value);
+               },
            .refused = std::move(refused)});
 }
 [[maybe_unused]] const bool refused_paddings = [] {

@@ -63,7 +63,8 @@ void expect_all_but(const Names& shown, const std::map<std::string, std::string>
 
 TEST(Table, EveryOpHasARowOfNothing) {
   const Names shown = shown_with([](const std::vector<Input>& inputs) {
-    return std::any_of(inputs.begin(), inputs.end(), [](const Input& in) { return in.shape.size() == 0; });
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [](const Input& in) { return in.shape.size() == 0; });
   });
   expect_all_but(shown, {{"step_scale", "takes scalars"}}, "with an input of no elements");
 }
@@ -72,7 +73,8 @@ TEST(Table, EveryOpHasARowOfNothing) {
 TEST(Table, EveryOpHasARowOfAnOddSize) {
   const Names shown = shown_with([](const std::vector<Input>& inputs) {
     return std::any_of(inputs.begin(), inputs.end(), [](const Input& in) {
-      return std::any_of(in.shape.begin(), in.shape.end(), [](std::int64_t n) { return n % 2 == 1; });
+      return std::any_of(in.shape.begin(), in.shape.end(),
+                         [](std::int64_t n) { return n % 2 == 1; });
     });
   });
   expect_all_but(shown, {{"step_scale", "takes scalars"}}, "with an odd size or a size of 1");
@@ -83,9 +85,9 @@ TEST(Table, EveryBroadcastingOpHasARowThatBroadcasts) {
     return std::any_of(inputs.begin(), inputs.end(),
                        [&](const Input& in) { return in.shape != inputs[0].shape; });
   });
-  for (const char* op : {"add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal", "not_equal",
-                         "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
-                         "logical_xor", "where"})
+  for (const char* op : {"add", "sub", "mul", "div", "pow", "minimum", "maximum", "equal",
+                         "not_equal", "less", "less_equal", "greater", "greater_equal",
+                         "logical_and", "logical_or", "logical_xor", "where"})
     EXPECT_TRUE(shown.count(op)) << "op '" << op << "' has no row that broadcasts";
   const Names batched = shown_with([](const std::vector<Input>& inputs) {
     return inputs.size() > 1 && inputs[0].shape.rank() > 2 && inputs[1].shape.rank() >= 2 &&

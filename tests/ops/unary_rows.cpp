@@ -193,11 +193,12 @@ void add_integer_clip(const std::string& name, DType dtype, std::vector<double> 
            .op = "clip",
            .inputs = {Input{.shape = shape}.as(dtype).of(std::move(x))},
            .call = [=](const Tensors& in) { return clip(in[0], lo, hi); },
-           .reference = [=](const Arrays<double>&) {
-             Array<double> y(shape);
-             y.data = expected;
-             return y;
-           }});
+           .reference =
+               [=](const Arrays<double>&) {
+                 Array<double> y(shape);
+                 y.data = expected;
+                 return y;
+               }});
 }
 [[maybe_unused]] const bool integer_clips = [] {
   const double inf = INFINITY, top = 2147483647, low = -2147483648.0;
@@ -261,8 +262,7 @@ OP_ROW(
     .refused = "logical_not: f32(3) is not bool; cast it first");
 OP_ROW(
     "relu_backward shapes", .op = "relu_backward", .inputs = {f(3), f(4)},
-    .call =
-        [](const Tensors& in) { return unary_backward(math::UnaryGrad::relu, in[0], in[1]); },
+    .call = [](const Tensors& in) { return unary_backward(math::UnaryGrad::relu, in[0], in[1]); },
     .refused = "relu_backward: f32(3) and f32(4) differ");
 
 }  // namespace

@@ -107,58 +107,56 @@ void add_adafactor() {
     Input row = input, col = input;
     row.shape = optim::state_spec<kernels::AdafactorRule>({shape, DType::f32}, 0, 2).shape;
     col.shape = optim::state_spec<kernels::AdafactorRule>({shape, DType::f32}, 1, 2).shape;
-    add_row({.name = "adafactor_factored " + to_string(shape),
-             .op = "adafactor_factored",
-             .inputs = {input, input, row, col},
-             .call = [=](const Tensors& in) {
-               return updated<kernels::AdafactorRule, 2>(rule, in);
-             },
-             .reference =
-                 [=](const Arrays<double>& in) {
-                   Arrays<double> out(in.begin() + 1, in.end());
-                   const std::int64_t rows = shape[shape.rank() - 2], cols = shape[shape.rank() - 1];
-                   const std::int64_t count = rows > 0 ? in[0].size() / (rows * cols) : 0;
-                   for (std::int64_t k = 0; k < count; ++k) {
-                     double mean = 0;
-                     for (std::int64_t r = 0; r < rows; ++r) out[1][k * rows + r] = 1e-30;
-                     for (std::int64_t c = 0; c < cols; ++c) out[2][k * cols + c] = 1e-30;
-                     const auto g = [&](std::int64_t r, std::int64_t c) {
-                       return kScale * in[0][(k * rows + r) * cols + c];
-                     };
-                     for (std::int64_t r = 0; r < rows; ++r)
-                       for (std::int64_t c = 0; c < cols; ++c) {
-                         const double s = g(r, c) * g(r, c);
-                         out[1][k * rows + r] += s / static_cast<double>(cols);
-                         out[2][k * cols + c] += s / static_cast<double>(rows);
-                         mean += s / static_cast<double>(rows * cols);
-                       }
-                     for (std::int64_t r = 0; r < rows; ++r)
-                       for (std::int64_t c = 0; c < cols; ++c)
-                         out[0][(k * rows + r) * cols + c] -=
-                             0.1 * g(r, c) /
-                             std::sqrt(out[1][k * rows + r] * out[2][k * cols + c] / mean);
+    add_row(
+        {.name = "adafactor_factored " + to_string(shape),
+         .op = "adafactor_factored",
+         .inputs = {input, input, row, col},
+         .call = [=](const Tensors& in) { return updated<kernels::AdafactorRule, 2>(rule, in); },
+         .reference =
+             [=](const Arrays<double>& in) {
+               Arrays<double> out(in.begin() + 1, in.end());
+               const std::int64_t rows = shape[shape.rank() - 2], cols = shape[shape.rank() - 1];
+               const std::int64_t count = rows > 0 ? in[0].size() / (rows * cols) : 0;
+               for (std::int64_t k = 0; k < count; ++k) {
+                 double mean = 0;
+                 for (std::int64_t r = 0; r < rows; ++r) out[1][k * rows + r] = 1e-30;
+                 for (std::int64_t c = 0; c < cols; ++c) out[2][k * cols + c] = 1e-30;
+                 const auto g = [&](std::int64_t r, std::int64_t c) {
+                   return kScale * in[0][(k * rows + r) * cols + c];
+                 };
+                 for (std::int64_t r = 0; r < rows; ++r)
+                   for (std::int64_t c = 0; c < cols; ++c) {
+                     const double s = g(r, c) * g(r, c);
+                     out[1][k * rows + r] += s / static_cast<double>(cols);
+                     out[2][k * cols + c] += s / static_cast<double>(rows);
+                     mean += s / static_cast<double>(rows * cols);
                    }
-                   return out;
-                 }});
+                 for (std::int64_t r = 0; r < rows; ++r)
+                   for (std::int64_t c = 0; c < cols; ++c)
+                     out[0][(k * rows + r) * cols + c] -=
+                         0.1 * g(r, c) /
+                         std::sqrt(out[1][k * rows + r] * out[2][k * cols + c] / mean);
+               }
+               return out;
+             }});
   }
   for (const Shape& shape : {Shape{7}, Shape{1}, Shape{0}}) {
     const Input input{.shape = shape, .lo = 0.1, .differentiable = false};
-    add_row({.name = "adafactor " + to_string(shape),
-             .op = "adafactor",
-             .inputs = {input, input, input},
-             .call = [=](const Tensors& in) {
-               return updated<kernels::AdafactorRule, 1>(rule, in);
-             },
-             .reference =
-                 [=](const Arrays<double>& in) {
-                   Arrays<double> out(in.begin() + 1, in.end());
-                   for (std::int64_t i = 0; i < in[0].size(); ++i) {
-                     const double g = kScale * in[0][i];
-                     out[1][i] = g * g;
-                     out[0][i] -= 0.1 * g / std::sqrt(g * g);
-                   }
-                   return out;
-                 }});
+    add_row(
+        {.name = "adafactor " + to_string(shape),
+         .op = "adafactor",
+         .inputs = {input, input, input},
+         .call = [=](const Tensors& in) { return updated<kernels::AdafactorRule, 1>(rule, in); },
+         .reference =
+             [=](const Arrays<double>& in) {
+               Arrays<double> out(in.begin() + 1, in.end());
+               for (std::int64_t i = 0; i < in[0].size(); ++i) {
+                 const double g = kScale * in[0][i];
+                 out[1][i] = g * g;
+                 out[0][i] -= 0.1 * g / std::sqrt(g * g);
+               }
+               return out;
+             }});
   }
 }
 
@@ -200,20 +198,19 @@ void add_adafactor() {
   add_8bit<true>("adam_8bit_with_master");
   add_adafactor();
   for (const Shape& shape : {Shape{7}, Shape{0}, Shape{40, 33}})
-    add_row({.name = "ema " + to_string(shape),
-             .op = "ema",
-             .inputs = std::vector<Input>(2, Input{.shape = shape, .differentiable = false}),
-             .call =
-                 [](const Tensors& in) {
-                   return apply(Ema{}, bytes_of(EmaRule{0.75}), in[0], in[1]);
-                 },
-             .reference =
-                 [](const Arrays<double>& in) {
-                   Array<double> out = in[1];
-                   for (std::int64_t i = 0; i < out.size(); ++i)
-                     out[i] = 0.75 * in[1][i] + 0.25 * in[0][i];
-                   return out;
-                 }});
+    add_row(
+        {.name = "ema " + to_string(shape),
+         .op = "ema",
+         .inputs = std::vector<Input>(2, Input{.shape = shape, .differentiable = false}),
+         .call =
+             [](const Tensors& in) { return apply(Ema{}, bytes_of(EmaRule{0.75}), in[0], in[1]); },
+         .reference =
+             [](const Arrays<double>& in) {
+               Array<double> out = in[1];
+               for (std::int64_t i = 0; i < out.size(); ++i)
+                 out[i] = 0.75 * in[1][i] + 0.25 * in[0][i];
+               return out;
+             }});
   for (const Shape& shape : {Shape{7}, Shape{1}, Shape{0}, Shape{300, 301}})
     add_row({.name = "sum_of_squares " + to_string(shape),
              .op = "sum_of_squares",
@@ -263,11 +260,10 @@ Tensors unscaled(const Tensors& in) {
 OP_ROW(
     "step_scale of a scaled loss", .op = "step_scale",
     .inputs = {f().as(DType::f32).of({64}), f().in(1, 2).as(DType::f64)}, .call = unscaled,
-    .reference =
-        [](const Arrays<double>& in) {
-          return Arrays<double>{Array<double>(Shape{}, 1.0 / 3 / 64),
-                                Array<double>(Shape{}, std::sqrt(in[1][0]) / 3 / 64)};
-        });
+    .reference = [](const Arrays<double>& in) {
+      return Arrays<double>{Array<double>(Shape{}, 1.0 / 3 / 64),
+                            Array<double>(Shape{}, std::sqrt(in[1][0]) / 3 / 64)};
+    });
 OP_ROW(
     "step_scale of an overflow", .op = "step_scale",
     .inputs = {f().as(DType::f32).of({64}), f().as(DType::f64).of({INFINITY})},
@@ -304,17 +300,13 @@ OP_ROW(
     "step_scale stops at a bad loss", .op = "step_scale",
     .inputs = {f().as(DType::f64).of({INFINITY})},
     .call = [](const Tensors& in) { return of_loss(BadLoss::stop, in); },
-    .refused =
-        "optimizer: the loss of step 9 is inf (a sum of inf over 4); nothing has changed");
+    .refused = "optimizer: the loss of step 9 is inf (a sum of inf over 4); nothing has changed");
 // Rows whose gradient is zero, of either sign, stay as they are.
 OP_ROW(
     "lazy_adam leaves rows alone", .op = "lazy_adam",
     .inputs = {f(3, 2).of({0, -0.0, 0, 2, 0, 0}).fixed(), f(3, 2).fixed(), f(3, 2).fixed(),
                f(3, 2).in(0.1, 1).fixed()},
-    .call =
-        [](const Tensors& in) {
-          return updated<kernels::LazyAdamRule, 2>({{.lr = 0.1}}, in);
-        },
+    .call = [](const Tensors& in) { return updated<kernels::LazyAdamRule, 2>({{.lr = 0.1}}, in); },
     .reference =
         [](const Arrays<double>& in) {
           Arrays<double> out(in.begin() + 1, in.end());

@@ -112,9 +112,10 @@ TEST(Accumulator, APartialWindowIsNeitherLostNorCarriedOver) {
   const std::vector<Tensor> g{Tensor::of({1})};
   sums.add(g, 1);
   EXPECT_FALSE(sums.full());
-  EXPECT_EQ(error_of([&] { sums.reset(); }),
-            "accumulator: 1 parts (1 examples) are in it that no step has used; step() with them, or "
-            "discard() them");
+  EXPECT_EQ(
+      error_of([&] { sums.reset(); }),
+      "accumulator: 1 parts (1 examples) are in it that no step has used; step() with them, or "
+      "discard() them");
   sums.add(g, 1);
   EXPECT_TRUE(sums.full());
   EXPECT_EQ(error_of([&] { sums.add(g, 1); }),
@@ -160,7 +161,8 @@ TEST(Accumulator, AFailedPartIsNotHalfAdded) {
     const memory::FailTake fail(4);
     EXPECT_THROW(sums.add(tape, second), OutOfMemory);
   }
-  EXPECT_NE(error_of([&] { sums.sums(); }).find("an earlier part failed half way"), std::string::npos);
+  EXPECT_NE(error_of([&] { sums.sums(); }).find("an earlier part failed half way"),
+            std::string::npos);
   sums.discard();
   Tape tape;
   sums.add(tape, loss(0, 10));

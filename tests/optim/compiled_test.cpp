@@ -47,10 +47,9 @@ void same_bits(const Options& options) {
     EXPECT_EQ(eager.kept(), expected) << count << " threads";
     for (const std::int64_t rows : {0, 7}) {
       Task<Optimizer, Options> task(options);
-      auto step = compile({{"x", task.data.x.spec()}, {"y", task.data.labels.spec()}},
-                          {.micro_batch = rows}, [&](const Batch& b) {
-                            return task.optimizer.minimize(task.loss(b["x"], b["y"]));
-                          });
+      auto step = compile(
+          {{"x", task.data.x.spec()}, {"y", task.data.labels.spec()}}, {.micro_batch = rows},
+          [&](const Batch& b) { return task.optimizer.minimize(task.loss(b["x"], b["y"])); });
       for (int i = 0; i < 4; ++i) step({{"x", task.data.x}, {"y", task.data.labels}});
       EXPECT_EQ(task.kept(), expected) << "compiled, parts of " << rows;
     }
@@ -60,10 +59,9 @@ void same_bits(const Options& options) {
 
 TEST(CompiledUpdate, AStepWithoutALengthIsSkippedAndCounted) {
   Task<optim::AdamW, optim::AdamWOptions> task({});
-  auto step = compile({{"x", task.data.x.spec()}, {"y", task.data.labels.spec()}}, {},
-                      [&](const Batch& b) {
-                        return task.optimizer.minimize(task.loss(b["x"], b["y"]));
-                      });
+  auto step =
+      compile({{"x", task.data.x.spec()}, {"y", task.data.labels.spec()}}, {},
+              [&](const Batch& b) { return task.optimizer.minimize(task.loss(b["x"], b["y"])); });
   step({{"x", task.data.x}, {"y", task.data.labels}});
   const auto kept = [&] {  // without the number of skipped steps
     std::vector<Variable> all = params(task.model);
@@ -82,16 +80,15 @@ TEST(CompiledUpdate, AStepWithoutALengthIsSkippedAndCounted) {
   EXPECT_EQ(task.optimizer.steps(), 2);
 }
 
-TEST(CompiledUpdate, Sgd) {
-  same_bits<optim::Sgd>(optim::SgdOptions{.lr = 0.1, .momentum = 0.9});
-}
+TEST(CompiledUpdate, Sgd) { same_bits<optim::Sgd>(optim::SgdOptions{.lr = 0.1, .momentum = 0.9}); }
 TEST(CompiledUpdate, Rmsprop) { same_bits<optim::Rmsprop>(optim::RmspropOptions{.momentum = 0.5}); }
 TEST(CompiledUpdate, Lion) { same_bits<optim::Lion>(optim::LionOptions{.lr = 1e-3}); }
 TEST(CompiledUpdate, AdamWIn8Bits) { same_bits<optim::AdamW8bit>(optim::AdamWOptions{.lr = 1e-2}); }
 TEST(CompiledUpdate, Adafactor) { same_bits<optim::Adafactor>(optim::AdafactorOptions{}); }
 TEST(CompiledUpdate, WithALossScale) {
   same_bits<optim::AdamW>(optim::AdamWOptions{
-      .lr = 1e-2, .half = {.loss_scale = {.first = 1024, .growth = 2, .backoff = 0.5, .patience = 2}}});
+      .lr = 1e-2,
+      .half = {.loss_scale = {.first = 1024, .growth = 2, .backoff = 0.5, .patience = 2}}});
 }
 
 }  // namespace

@@ -97,12 +97,12 @@ std::vector<std::vector<std::byte>> trained(bool compiled, CompileOptions option
     return sparse_cross_entropy(model(x), labels);
   };
   if (compiled) {
-    auto step = compile({{"x", all.x.spec()}, {"y", all.labels.spec()}}, options,
-                        [&](const Batch& b) {
-                          const Loss l = adam.minimize(loss(b["x"], b["y"]));
-                          ema.update();
-                          return l;
-                        });
+    auto step =
+        compile({{"x", all.x.spec()}, {"y", all.labels.spec()}}, options, [&](const Batch& b) {
+          const Loss l = adam.minimize(loss(b["x"], b["y"]));
+          ema.update();
+          return l;
+        });
     for (int i = 0; i < 5; ++i) step({{"x", all.x}, {"y", all.labels}});
   } else {
     for (int i = 0; i < 5; ++i) {

@@ -16,9 +16,9 @@
 namespace ebb {
 namespace {
 
+using test::bytes;
 using test::Example;
 using test::Mlp;
-using test::bytes;
 using test::values;
 
 // A model and an optimizer just made, with their first values in memory.
@@ -121,8 +121,8 @@ struct Cnn {
         down(init / "down", 6, 5) {}
   Tensor operator()(const Tensor& x) const {  // (rows, 72) as images (rows, 6, 6, 2)
     const Tensor image = reshape(x, {-1, 6, 6, 2});
-    const Tensor small = max_pool2d(relu(first(image)));       // (rows, 3, 3, 4)
-    const Tensor point = dropout(norm(second(small)), 0.25);   // (rows, 1, 1, 6)
+    const Tensor small = max_pool2d(relu(first(image)));      // (rows, 3, 3, 4)
+    const Tensor point = dropout(norm(second(small)), 0.25);  // (rows, 1, 1, 6)
     return down(reshape(point, {-1, 6}));
   }
   void each(auto&& f) {

@@ -29,10 +29,11 @@ std::string compiled(Forgetful& model, optim::Optimizer& optimizer) {
 TEST(Forgotten, IsNamed) {
   Forgetful model(nn::Init(1));
   optim::Sgd sgd(params(model));
-  EXPECT_EQ(compiled(model, sgd),
-            "sgd: the loss depends on body.bias and 1 more, trainable and given to no "
-            "optimizer; list it in the model's each(), or say that it stays as it is: freeze() that "
-            "part, or give it to the optimizer in a group with .frozen = true");
+  EXPECT_EQ(
+      compiled(model, sgd),
+      "sgd: the loss depends on body.bias and 1 more, trainable and given to no "
+      "optimizer; list it in the model's each(), or say that it stays as it is: freeze() that "
+      "part, or give it to the optimizer in a group with .frozen = true");
 }
 
 TEST(Forgotten, WhatIsMeantToStayIsNot) {

@@ -33,9 +33,8 @@ TEST(Groups, PatternsFitNames) {
     EXPECT_EQ(optim::fits(pattern, name), expected) << pattern << ' ' << name;
 }
 
-const optim::Groups kGroups = {{"*.bias", {.weight_decay = 0}},
-                               {"mid.*", {.lr_scale = 0.1}},
-                               {"up.*", {.frozen = true}}};
+const optim::Groups kGroups = {
+    {"*.bias", {.weight_decay = 0}}, {"mid.*", {.lr_scale = 0.1}}, {"up.*", {.frozen = true}}};
 
 // The parameters of `model` whose name fits.
 std::vector<Variable> fitting(Mlp& model, std::initializer_list<const char*> names) {
@@ -96,7 +95,8 @@ void trains_as_four(Options options) {
     }
     EXPECT_EQ(bytes(params(model)), bytes(params(apart))) << "rows " << rows;
     Mlp untouched(nn::Init(1));
-    EXPECT_EQ(bytes({model.up.weight, model.up.bias}), bytes({untouched.up.weight, untouched.up.bias}));
+    EXPECT_EQ(bytes({model.up.weight, model.up.bias}),
+              bytes({untouched.up.weight, untouched.up.bias}));
     EXPECT_EQ(one.params().size(), params(model).size() - 2);
   }
 }
@@ -115,10 +115,9 @@ TEST(Groups, Adafactor) {
 TEST(Groups, FrozenParametersHaveNoGradient) {
   Mlp model(nn::Init(1));
   optim::Sgd sgd(params(model), {.groups = {{"up.*", {.frozen = true}}}});
-  auto step = compile({{"x", Spec{{4, 12}, DType::f32}}, {"y", Spec{{4}, DType::i64}}}, {},
-                      [&](const Batch& b) {
-                        return sgd.minimize(sparse_cross_entropy(model(b["x"]), b["y"]));
-                      });
+  auto step = compile(
+      {{"x", Spec{{4, 12}, DType::f32}}, {"y", Spec{{4}, DType::i64}}}, {},
+      [&](const Batch& b) { return sgd.minimize(sparse_cross_entropy(model(b["x"]), b["y"])); });
   const trace::Trace& trace = step.plan().programs.back().trace;
   for (const trace::Value& v : trace.values)
     EXPECT_FALSE(v.category == Category::gradients && v.spec == model.up.weight.spec());
@@ -126,7 +125,8 @@ TEST(Groups, FrozenParametersHaveNoGradient) {
 
 TEST(Groups, LaterGroupsOverrule) {
   Mlp model(nn::Init(1));
-  optim::Sgd sgd(params(model), {.groups = {{"*", {.frozen = true}}, {"down.*", {.frozen = false}}}});
+  optim::Sgd sgd(params(model),
+                 {.groups = {{"*", {.frozen = true}}, {"down.*", {.frozen = false}}}});
   EXPECT_EQ(sgd.params(), (std::vector<Variable>{model.down.weight, model.down.bias}));
 }
 
@@ -135,9 +135,10 @@ TEST(Groups, MistakesAreNamed) {
   const auto error = [&](optim::Groups groups) {
     return error_of([&] { optim::Sgd(params(model), {.groups = std::move(groups)}); });
   };
-  EXPECT_EQ(error({{"haed.*", {.frozen = true}}}),
-            "sgd: group \"haed.*\" fits none of the 8 parameters, the first of which is up.weight; '*' "
-            "stands for any text, '?' for one character");
+  EXPECT_EQ(
+      error({{"haed.*", {.frozen = true}}}),
+      "sgd: group \"haed.*\" fits none of the 8 parameters, the first of which is up.weight; '*' "
+      "stands for any text, '?' for one character");
   EXPECT_NE(error({{"up.*", {.lr_scale = -1}}}).find(".lr_scale = -1"), std::string::npos);
   EXPECT_NE(error({{"up.*", {.weight_decay = NAN}}}).find(".weight_decay"), std::string::npos);
   EXPECT_NE(error({{"*", {.frozen = true}}}).find("nothing is left to train"), std::string::npos);
@@ -173,7 +174,9 @@ TEST(Moved, ACompiledStepGoesOnWithIt) {
     EXPECT_EQ(bytes(params(model)), expected) << move;
     if (!move) continue;
     now = optim::AdamW(params(model));  // and the one of the step is gone
-    EXPECT_NE(error_of([&] { step({{"x", data.x}, {"y", data.labels}}); }).find("is gone"),
+    EXPECT_NE(error_of([&] {
+                step({{"x", data.x}, {"y", data.labels}});
+              }).find("is gone"),
               std::string::npos);
   }
 }

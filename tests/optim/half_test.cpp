@@ -155,10 +155,10 @@ TEST(Half, GradientsMayBeWider) {
 
 struct Overflow {
   Variable w{"w", cast(Tensor::of({1, 2, 3}), DType::f16)};
-  optim::Sgd sgd{{w},
-                 {.lr = 0.25,
-                  .half = {.loss_scale = {.first = 262144, .growth = 2, .backoff = 0.5,
-                                          .patience = 3}}}};
+  optim::Sgd sgd{
+      {w},
+      {.lr = 0.25,
+       .half = {.loss_scale = {.first = 262144, .growth = 2, .backoff = 0.5, .patience = 3}}}};
   Loss loss() { return mse(w, Tensor::of({0, 0, 0})); }  // gradients 2, 4 and 6, and then less
   std::vector<float> values() const { return cast(w, DType::f32).to_vector<float>(); }
 };
@@ -199,8 +199,8 @@ TEST(LossScale, BacksOffAndGrowsAgain) {
 TEST(LossScale, BacksOffAndGrowsAgainCompiled) {
   Overflow o, eager;
   const Tensor unused = Tensor::of({1});
-  auto compiled = compile({{"x", unused.spec()}}, {},
-                          [&](const Batch&) { return o.sgd.minimize(o.loss()); });
+  auto compiled =
+      compile({{"x", unused.spec()}}, {}, [&](const Batch&) { return o.sgd.minimize(o.loss()); });
   finds_its_size(o, [&] { compiled({{"x", unused}}); });
   finds_its_size(eager, [&] {
     Tape tape;

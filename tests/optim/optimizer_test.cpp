@@ -31,9 +31,11 @@ void compare(Options options, Formula formula) {
   for (std::size_t t = 0; t < gradients.size(); ++t) {
     const std::vector<Tensor> g{Tensor::from(gradients[t], {2})};
     optimizer.step(g, 2);  // gradients of a sum over two examples
-    for (int i = 0; i < 2; ++i) formula(static_cast<int>(t) + 1, i, expected[i], gradients[t][i] / 2);
     for (int i = 0; i < 2; ++i)
-      EXPECT_NEAR(p.value().data<double>()[i], expected[i], 1e-12) << "step " << t << " element " << i;
+      formula(static_cast<int>(t) + 1, i, expected[i], gradients[t][i] / 2);
+    for (int i = 0; i < 2; ++i)
+      EXPECT_NEAR(p.value().data<double>()[i], expected[i], 1e-12)
+          << "step " << t << " element " << i;
   }
   EXPECT_EQ(optimizer.steps(), 5);
 }
@@ -69,9 +71,11 @@ TEST(Adam, FollowsItsFormula) {
       p -= 0.01 * mh / (std::sqrt(vh) + 1e-8);
     };
     if (decoupled) {
-      compare<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .beta2 = 0.99, .weight_decay = 0.1}, formula);
+      compare<optim::AdamW>(optim::AdamWOptions{.lr = 0.01, .beta2 = 0.99, .weight_decay = 0.1},
+                            formula);
     } else {
-      compare<optim::Adam>(optim::AdamOptions{.lr = 0.01, .beta2 = 0.99, .weight_decay = 0.1}, formula);
+      compare<optim::Adam>(optim::AdamOptions{.lr = 0.01, .beta2 = 0.99, .weight_decay = 0.1},
+                           formula);
     }
   }
 }
@@ -136,11 +140,11 @@ TEST(Adafactor, KeepsRowsAndColumns) {
   optim::Adafactor optimizer({matrix, kernel, bias});
   std::vector<std::string> state;
   for (const Variable& v : optimizer.state()) state.push_back(v.name() + to_string(v.spec()));
-  EXPECT_EQ(state, (std::vector<std::string>{
-                       "adafactor.row.wf32(30)", "adafactor.row.kf32(3, 3, 8)",
-                       "adafactor.v.bf32(50)", "adafactor.col.wf32(50)",
-                       "adafactor.col.kf32(3, 3, 16)", "adafactor.lrf64()",
-                       "adafactor.skippedi64()", "adafactor.stepsi64()"}));
+  EXPECT_EQ(state,
+            (std::vector<std::string>{"adafactor.row.wf32(30)", "adafactor.row.kf32(3, 3, 8)",
+                                      "adafactor.v.bf32(50)", "adafactor.col.wf32(50)",
+                                      "adafactor.col.kf32(3, 3, 16)", "adafactor.lrf64()",
+                                      "adafactor.skippedi64()", "adafactor.stepsi64()"}));
 }
 
 TEST(AdamW8bit, KeepsTwoBytesForAParameter) {
@@ -153,7 +157,8 @@ TEST(AdamW8bit, KeepsTwoBytesForAParameter) {
 
 TEST(Optimizer, RefusesParametersItDoesNotTrain) {
   Variable half("h", cast(Tensor::zeros({4, 4}), DType::bf16));
-  Variable precise("p", Tensor::zeros({4, 4}, DType::f64)), whole("i", Tensor::zeros({4}, DType::i64));
+  Variable precise("p", Tensor::zeros({4, 4}, DType::f64)),
+      whole("i", Tensor::zeros({4}, DType::i64));
   EXPECT_NE(error_of([&] { optim::Adafactor({half}); }).find("parameter h is bf16"),
             std::string::npos);
   EXPECT_NE(error_of([&] { optim::AdamW8bit({precise}); }).find("parameter p is f64"),
@@ -186,9 +191,7 @@ TEST(Clipping, AStepWithoutALengthIsSkippedAndCounted) {
   Variable w("w", Tensor::of({1, 2}));
   optim::Adam adam({w}, {.lr = 1});
   adam.clip_norm(1);
-  const auto bytes = [&] {
-    return test::bytes({w, adam.state()[0], adam.state()[1]});
-  };
+  const auto bytes = [&] { return test::bytes({w, adam.state()[0], adam.state()[1]}); };
   const auto before = bytes();
   const float bad[] = {INFINITY, -INFINITY, NAN};
   for (int i = 0; i < 3; ++i) {
@@ -226,9 +229,10 @@ TEST(Optimizer, AParameterWithoutGradientIsLeftAlone) {
 TEST(Optimizer, SaysWhatIsWrong) {
   Variable w("w", Tensor::of({3})), other("o", Tensor::of({3}));
   optim::Sgd sgd({w});
-  EXPECT_EQ(error_of([&] { sgd.minimize(mse(w, Tensor::of({2}))); }),
-            "sgd: no tape has recorded this loss; make a Tape before the forward pass, and let the loss "
-            "depend on a trainable variable");
+  EXPECT_EQ(
+      error_of([&] { sgd.minimize(mse(w, Tensor::of({2}))); }),
+      "sgd: no tape has recorded this loss; make a Tape before the forward pass, and let the loss "
+      "depend on a trainable variable");
   EXPECT_EQ(error_of([&] {
               Tape tape;
               const Loss loss = mse(w, Tensor::of({2}));
@@ -252,7 +256,8 @@ TEST(Optimizer, SaysWhatIsWrong) {
   EXPECT_EQ(error_of([&] { optim::Sgd({w}, {.nesterov = true}); }),
             "sgd: nesterov needs momentum above 0 and no dampening");
   const std::vector<Tensor> wrong{Tensor::of({1, 2})};
-  EXPECT_EQ(error_of([&] { sgd.step(wrong); }), "sgd: the gradient of w is f32(2), the parameter f32(1)");
+  EXPECT_EQ(error_of([&] { sgd.step(wrong); }),
+            "sgd: the gradient of w is f32(2), the parameter f32(1)");
 }
 
 TEST(Optimizer, StateIsEnteredAsOptimizerAndNamed) {
@@ -260,7 +265,8 @@ TEST(Optimizer, StateIsEnteredAsOptimizerAndNamed) {
   Variable w("layer.weight", Tensor::zeros({1000}));
   optim::Adam adam({w});
   const auto state = adam.state();
-  EXPECT_LT(ledger::of(Category::optimizer).live, before + 4000) << "bytes come with their first use";
+  EXPECT_LT(ledger::of(Category::optimizer).live, before + 4000)
+      << "bytes come with their first use";
   for (const Variable& v : state) EXPECT_TRUE(v.value());
   EXPECT_GE(ledger::of(Category::optimizer).live, before + 8000);
   ASSERT_EQ(state.size(), 5u);

@@ -187,8 +187,8 @@ TEST_F(Save, WhatDoesNotFitIsRefusedAndChangesNothing) {
     refused(good.substr(0, size), "cannot load");
   refused(good + "x", "damaged");
   // Any byte of it.
-  const std::size_t front = 8 + static_cast<unsigned char>(good[0]) +
-                            256 * static_cast<unsigned char>(good[1]);
+  const std::size_t front =
+      8 + static_cast<unsigned char>(good[0]) + 256 * static_cast<unsigned char>(good[1]);
   for (std::size_t at = front; at < good.size(); at += 997) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 4);
@@ -202,7 +202,9 @@ TEST_F(Save, WhatDoesNotFitIsRefusedAndChangesNothing) {
   File::create(path_).write(good);
   Mlp wide(nn::Init(1));
   wide.down = nn::Dense(nn::Init(1) / "down", 17, 6);
-  EXPECT_NE(error_of([&] { load_only(path_, wide); }).find("down.weight is f32(5, 17) in it, and f32(6, 17)"),
+  EXPECT_NE(error_of([&] {
+              load_only(path_, wide);
+            }).find("down.weight is f32(5, 17) in it, and f32(6, 17)"),
             std::string::npos);
   nn::Dense missing(nn::Init(1) / "sideways", 17, 6);
   EXPECT_NE(error_of([&] { load_only(path_, missing); }).find("it has no sideways.weight"),
@@ -251,8 +253,8 @@ TEST_F(Save, NothingIsLostWhateverFails) {
   save(path_, first, adam);
   // `act` fails at every point; `holds` is what is true after each failure.
   const auto at_every_point = [&](auto act, auto holds) {
-    for (const Call call : {Call::open, Call::read, Call::write, Call::sync, Call::close, Call::rename,
-                            Call::reserve})
+    for (const Call call : {Call::open, Call::read, Call::write, Call::sync, Call::close,
+                            Call::rename, Call::reserve})
       for (std::uint64_t nth = 1;; ++nth) {
         file_faults::fail(call, nth, Fault::eio);
         bool failed = true;
@@ -337,11 +339,12 @@ TEST_F(Save, HeadersOfOtherToolsAreRead) {
   Variable a("a", Tensor::zeros({}, DType::i32));
   load_only(path_, a);
   EXPECT_EQ(a.value().item<std::int32_t>(), 0x01010101);
-  for (const char* bad : {"{", "{}x", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
-                          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,99999999999999999999]}})",
-                          R"({"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})",
-                          R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})",
-                          R"({"a":{"dtype":"F32","shape":[7],"data_offsets":[0,28]},"a":{}})"}) {
+  for (const char* bad :
+       {"{", "{}x", R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+        R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,99999999999999999999]}})",
+        R"({"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})",
+        R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,4]}})",
+        R"({"a":{"dtype":"F32","shape":[7],"data_offsets":[0,28]},"a":{}})"}) {
     std::string text(8, '\0');
     text[0] = static_cast<char>(std::strlen(bad));
     File::create(path_).write(text + bad + std::string(28, '\1'));

@@ -174,7 +174,8 @@ TEST(Training, AFailureCaughtUnderTheTapeIsDrawnAgain) {
     if (n > 0) {
       Tape tape;
       const memory::FailTake fail(n);
-      EXPECT_THROW(adam.minimize(sparse_cross_entropy(model(batch.x), batch.labels)), OutOfMemory) << n;
+      EXPECT_THROW(adam.minimize(sparse_cross_entropy(model(batch.x), batch.labels)), OutOfMemory)
+          << n;
     }
     train_step(model, adam, batch);
     if (n == 0) expected = values(params(model));

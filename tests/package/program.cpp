@@ -10,7 +10,10 @@ struct Mlp {
   nn::Dense up, down;
   Mlp(nn::Init init) : up(init / "up", 784, 64), down(init / "down", 64, 10) {}
   Tensor operator()(Tensor x) const { return down(relu(up(x))); }
-  void each(auto&& f) { f("up", up); f("down", down); }
+  void each(auto&& f) {
+    f("up", up);
+    f("down", down);
+  }
 };
 
 int main() {

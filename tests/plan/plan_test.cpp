@@ -109,8 +109,8 @@ TEST(PlanArena, IsHardlyMoreThanTheLoad) {
   for (const std::int64_t micro_batch : {0, 9}) {
     const std::uint64_t least = plan_of(model, adam, {.micro_batch = micro_batch}).minimum;
     for (const std::uint64_t percent : {100, 105, 110, 125, 150, 200}) {
-      const plan::Plan p =
-          plan_of(model, adam, {.memory = ByteSize{least * percent / 100}, .micro_batch = micro_batch});
+      const plan::Plan p = plan_of(
+          model, adam, {.memory = ByteSize{least * percent / 100}, .micro_batch = micro_batch});
       std::uint64_t load = 0;
       for (const plan::Program& program : p.programs) load = std::max(load, program.schedule.load);
       EXPECT_LE(p.arena + p.resident - p.carry_bytes, load + load / 100 + plan::kPage)

@@ -21,7 +21,8 @@ namespace {
 class Digest {
  public:
   void add(std::span<const std::byte> bytes) {
-    for (const std::byte b : bytes) hash_ = (hash_ ^ std::to_integer<std::uint64_t>(b)) * 1099511628211u;
+    for (const std::byte b : bytes)
+      hash_ = (hash_ ^ std::to_integer<std::uint64_t>(b)) * 1099511628211u;
   }
   void add(const Loss& loss) {
     const float sum = static_cast<float>(loss.sum.item());

@@ -11,21 +11,21 @@ namespace ebb::programs {
 
 struct Program {
   std::string model = "mlp";
-  std::uint64_t budget = 0;      // 0: none
-  std::int64_t rows = 53;        // of the data set: with batches of 8 the last one is ragged
+  std::uint64_t budget = 0;  // 0: none
+  std::int64_t rows = 53;    // of the data set: with batches of 8 the last one is ragged
   std::int64_t batch = 8;
   std::int64_t epochs = 3;
   std::int64_t prefetch = 0;
-  std::int64_t threads = 0;      // 0: as many as the machine has
-  std::int64_t own = 0;          // KiB of tensors that the program makes between steps
-  std::string evaluate = "no";   // before, after: when it is compiled; or no
-  std::string second = "";       // another model, trained in turn
-  bool save = false;             // everything, after each epoch; and loads it again
-  bool grows = false;            // batches begin with a half of their rows
-  bool clips = false;            // the norm of gradients
-  bool averages = false;         // of weights
+  std::int64_t threads = 0;     // 0: as many as the machine has
+  std::int64_t own = 0;         // KiB of tensors that the program makes between steps
+  std::string evaluate = "no";  // before, after: when it is compiled; or no
+  std::string second = "";      // another model, trained in turn
+  bool save = false;            // everything, after each epoch; and loads it again
+  bool grows = false;           // batches begin with a half of their rows
+  bool clips = false;           // the norm of gradients
+  bool averages = false;        // of weights
   bool spill = true;
-  bool ask = false;              // only the smallest budget
+  bool ask = false;  // only the smallest budget
   std::uint64_t seed = 1;
 
   void each(auto&& f) {
@@ -56,9 +56,9 @@ struct Outcome {
   }
 };
 
-Program drawn(std::uint64_t seed);     // at random from these pieces
+Program drawn(std::uint64_t seed);         // at random from these pieces
 std::string line(const Program& program);  // that runs it again
-Outcome run(const Program& program);   // in a process of its own
-bool is_program(int argc, char** argv);  // for main: runs it here and prints its outcome
+Outcome run(const Program& program);       // in a process of its own
+bool is_program(int argc, char** argv);    // for main: runs it here and prints its outcome
 
 }  // namespace ebb::programs

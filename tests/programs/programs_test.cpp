@@ -24,8 +24,9 @@ void expect_kept(Program p, std::initializer_list<double> times, bool least = tr
     if (!o.unlimited.empty()) std::printf("not limited by the kernel: %s\n", o.unlimited.c_str());
     EXPECT_FALSE(o.killed) << readable(p.budget) << "\n" << line(p);
     EXPECT_EQ(o.error, "") << "after " << o.steps << " steps\n" << line(p);
-    EXPECT_LE(o.peak, p.budget) << readable(o.peak) << " of " << readable(p.budget) << "; " << o.plan
-                                << "\n" << line(p);
+    EXPECT_LE(o.peak, p.budget) << readable(o.peak) << " of " << readable(p.budget) << "; "
+                                << o.plan << "\n"
+                                << line(p);
     EXPECT_EQ(o.digest, free.digest) << o.plan << "\n" << line(p);
   }
   if (!least) return;
@@ -61,8 +62,7 @@ TEST_P(Ordinary, ProgramKeepsThePromiseInBothOrders) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, Ordinary,
-                         testing::Values("mlp", "cnn", "gpt", "lstm"),
+INSTANTIATE_TEST_SUITE_P(Programs, Ordinary, testing::Values("mlp", "cnn", "gpt", "lstm"),
                          [](const auto& info) { return info.param; });
 
 class EveryKind : public testing::TestWithParam<std::string> {};

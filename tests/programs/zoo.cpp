@@ -26,9 +26,8 @@ Subject classifier(std::shared_ptr<Model> model, const char* column) {
 
 template <class Model>
 Subject language(std::shared_ptr<Model> model) {
-  return subject(model, [](const Model& m, const Batch& b) {
-    return m.loss(b["input"], b["target"]);
-  });
+  return subject(model,
+                 [](const Model& m, const Batch& b) { return m.loss(b["input"], b["target"]); });
 }
 
 struct ResidualMlp {
@@ -36,7 +35,8 @@ struct ResidualMlp {
   std::vector<nn::Dense> up, down;
   std::vector<nn::LayerNorm> norms;
   nn::Dropout drop{0.1};
-  explicit ResidualMlp(const nn::Init& init) : in(init / "in", 64, 128), out(init / "out", 128, 10) {
+  explicit ResidualMlp(const nn::Init& init)
+      : in(init / "in", 64, 128), out(init / "out", 128, 10) {
     for (int i = 0; i < 4; ++i) {
       up.emplace_back(init / "up" / i, 128, 256, nn::DenseOptions{.activation = Activation::gelu});
       down.emplace_back(init / "down" / i, 256, 128);
@@ -102,9 +102,8 @@ nn::GptOptions small_gpt(bool tied) {
 
 const std::vector<std::string>& kinds() {
   static const std::vector<std::string> all = {
-      "mlp",     "cnn",      "gpt",      "lstm",     "residual-mlp", "tied-lm",    "conv-lstm",
-      "resnet",  "gru",      "encoder",  "wide-mlp", "lstm-lm",      "depthwise",  "embeddings",
-      "llama"};
+      "mlp", "cnn",     "gpt",      "lstm",    "residual-mlp", "tied-lm",    "conv-lstm", "resnet",
+      "gru", "encoder", "wide-mlp", "lstm-lm", "depthwise",    "embeddings", "llama"};
   return all;
 }
 
@@ -117,7 +116,8 @@ Subject make(const std::string& kind, std::uint64_t seed) {
   if (kind == "tiny")
     return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 32, 10}), "x");
   if (kind == "wide-mlp")
-    return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 1500, 10}), "x");
+    return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 1500, 10}),
+                      "x");
   if (kind == "residual-mlp") return classifier(std::make_shared<ResidualMlp>(init), "x");
   if (kind == "cnn") {
     nn::ConvNetOptions o;
@@ -139,10 +139,11 @@ Subject make(const std::string& kind, std::uint64_t seed) {
                           init, nn::SequenceOptions{.in = 6, .hidden = 64, .classes = 10}),
                       "signal");
   if (kind == "gru")
-    return classifier(std::make_shared<nn::GruClassifier>(
-                          init, nn::SequenceOptions{.in = 6, .hidden = 64, .classes = 10, .layers = 2,
-                                                    .dropout = 0.1}),
-                      "signal");
+    return classifier(
+        std::make_shared<nn::GruClassifier>(
+            init,
+            nn::SequenceOptions{.in = 6, .hidden = 64, .classes = 10, .layers = 2, .dropout = 0.1}),
+        "signal");
   if (kind == "conv-lstm") return classifier(std::make_shared<ConvLstm>(init), "signal");
   if (kind == "embeddings") return classifier(std::make_shared<Bag>(init), "ids");
   if (kind == "encoder") {

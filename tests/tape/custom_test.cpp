@@ -144,9 +144,8 @@ TEST(Checkpoint, NestsAndDifferentiatesTwice) {
       inner.watch(x);
       Tensor y;
       if (recompute) {
-        y = checkpoint([&](const Tensor& v) {
-          return checkpoint(f)(v * 3.0) + checkpoint(f)(v);
-        })(x);
+        y = checkpoint([&](const Tensor& v) { return checkpoint(f)(v * 3.0) + checkpoint(f)(v); })(
+            x);
       } else {
         y = f(x * 3.0) + f(x);
       }

@@ -19,12 +19,11 @@ std::vector<std::byte> bytes(const Variable& v) {
 
 struct Trial {
   // In memory, small and large; without bytes yet; with a value that is held elsewhere, too.
-  std::vector<Variable> all{
-      {"small", Tensor::full({7}, 1, DType::f32)},
-      {"large", Tensor::full({900, 1000}, 2, DType::f32)},
-      {"later", Spec{{3, 5}, DType::f32}, zeros_initially()},
-      {"shared", Tensor::full({1000, 3}, 3, DType::f32)},
-      {"larger", Tensor::full({1000, 1000}, 4, DType::f32)}};
+  std::vector<Variable> all{{"small", Tensor::full({7}, 1, DType::f32)},
+                            {"large", Tensor::full({900, 1000}, 2, DType::f32)},
+                            {"later", Spec{{3, 5}, DType::f32}, zeros_initially()},
+                            {"shared", Tensor::full({1000, 3}, 3, DType::f32)},
+                            {"larger", Tensor::full({1000, 1000}, 4, DType::f32)}};
   Tensor held = all[3].value();
   std::vector<std::vector<std::byte>> now() const {
     std::vector<std::vector<std::byte>> out;

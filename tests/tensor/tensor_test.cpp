@@ -33,11 +33,18 @@ TEST(Shape, CountsAndCompares) {
 
 TEST(Shape, RefusesWhatCannotBe) {
   EXPECT_EQ(error_of([] { Shape({2, -1}); }), "shape: (2, -1) has a negative size");
-  EXPECT_NE(error_of([] { Shape({1LL << 32, 1LL << 32}); }).find("more elements than can be addressed"),
+  EXPECT_NE(error_of([] {
+              Shape({1LL << 32, 1LL << 32});
+            }).find("more elements than can be addressed"),
             std::string::npos);
-  EXPECT_NE(error_of([] { Shape({1LL << 40, 0, 1LL << 40}); }).find("more elements"), std::string::npos)
+  EXPECT_NE(error_of([] {
+              Shape({1LL << 40, 0, 1LL << 40});
+            }).find("more elements"),
+            std::string::npos)
       << "a size of zero excuses nothing";
-  EXPECT_EQ(error_of([] { Shape({1, 1, 1, 1, 1, 1, 1, 1, 1}); }),
+  EXPECT_EQ(error_of([] {
+              Shape({1, 1, 1, 1, 1, 1, 1, 1, 1});
+            }),
             "shape: rank 9 is above the largest, 8");
 }
 
@@ -56,15 +63,24 @@ TEST(Tensor, FromNestedBraces) {
   EXPECT_EQ(Tensor::of<std::int64_t>({7, 8}).spec(), (Spec{{2}, DType::i64}));
   EXPECT_EQ(Tensor::of<double>({{{1}, {2}}}).shape(), Shape({1, 2, 1}));
   EXPECT_EQ(Tensor::of<bool>({true, false}).dtype(), DType::boolean);
-  for (auto bad : {error_of([] { Tensor::of({{1, 2}, {3}}); }), error_of([] { Tensor::of({1, {2}}); }),
-                   error_of([] { Tensor::of({{1}, 2}); })})
+  for (auto bad : {error_of([] {
+                     Tensor::of({{1, 2}, {3}});
+                   }),
+                   error_of([] {
+                     Tensor::of({1, {2}});
+                   }),
+                   error_of([] {
+                     Tensor::of({{1}, 2});
+                   })})
     EXPECT_EQ(bad, "tensor: the nested values are ragged; every row needs the same length");
 }
 
 TEST(Tensor, FromSpansOfTheRightLengthOnly) {
   const std::vector<float> v{1, 2, 3, 4};
   EXPECT_EQ(Tensor::from(v, {2, 2}).to_vector<float>(), v);
-  EXPECT_EQ(error_of([&] { Tensor::from(v, {3, 2}); }),
+  EXPECT_EQ(error_of([&] {
+              Tensor::from(v, {3, 2});
+            }),
             "tensor: 4 values were given for f32(3, 2), which has 6 elements");
 }
 
@@ -166,7 +182,9 @@ TEST(Variable, AssignChecksAndCopies) {
   Variable v("layer.weight", Tensor::of({1, 2}));
   v.assign(Tensor::of({3, 4}));
   EXPECT_EQ(v.value().to_vector<float>(), (std::vector<float>{3, 4}));
-  EXPECT_EQ(error_of([&] { v.assign(Tensor::of({3, 4, 5})); }),
+  EXPECT_EQ(error_of([&] {
+              v.assign(Tensor::of({3, 4, 5}));
+            }),
             "assign: variable layer.weight is f32(2), the value is f32(3)");
 }
 

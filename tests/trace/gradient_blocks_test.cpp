@@ -53,7 +53,8 @@ TEST(GradientBlocks, TheGradientOfATiedWeightIsMadeInItsUpdate) {
         return std::vector{loss.sum};
       },
       {kIds, kIds});
-  EXPECT_EQ(updates(t), Texts{"gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]"}) << t;
+  EXPECT_EQ(updates(t), Texts{"gradient_blocks[linear_cross_entropy_weight_grad scatter_add adam]"})
+      << t;
   ASSERT_EQ(t.gradient_blocks.size(), 1u);
   const GradientBlocks& w0 = *t.gradient_blocks[0];
   EXPECT_EQ(w0.blocks, 1u) << "the sum goes on where it stands";
@@ -98,7 +99,9 @@ TEST(GradientBlocks, ProductsAndElementwiseCallsAreTakenToo) {
         return std::vector{m.sgd.minimize({sum(square(z)), Tensor::scalar(12, DType::i64)}).sum};
       },
       {kRows});
-  EXPECT_EQ(updates(t), (Texts{"gradient_blocks[matmul mul sgd]", "gradient_blocks[matmul matmul sgd]"})) << t;
+  EXPECT_EQ(updates(t),
+            (Texts{"gradient_blocks[matmul mul sgd]", "gradient_blocks[matmul matmul sgd]"}))
+      << t;
 }
 
 // Fewer rows may take more scratch than many: a product of a few is worked on in another way.

@@ -60,9 +60,8 @@ Outcome train(const CompileOptions& options, int steps) {
   optim::AdamW adam(params(model), {.lr = 1e-3});
   const Tensor x = random::normal({384, 64}, 0, 1, 1, 2);
   const Tensor y = random::normal({384, 64}, 0, 1, 1, 3);
-  auto step = compile({{"x", x.spec()}, {"y", y.spec()}}, options, [&](const Batch& b) {
-    return adam.minimize(mse(model(b["x"]), b["y"]));
-  });
+  auto step = compile({{"x", x.spec()}, {"y", y.spec()}}, options,
+                      [&](const Batch& b) { return adam.minimize(mse(model(b["x"]), b["y"])); });
   Outcome o;
   for (int i = 0; i < steps; ++i) {
     o.last = step({{"x", x}, {"y", y}}).mean().item();
@@ -90,8 +89,7 @@ TEST(StoredHalf, LearnsTheSame) {
   const Outcome full = train({}, 80);
   EXPECT_LT(full.last, 0.8 * full.first);
   for (const DType type : {DType::bf16, DType::f16}) {
-    const Outcome half =
-        train({.approximate = {.activations = type, .always = true}}, 80);
+    const Outcome half = train({.approximate = {.activations = type, .always = true}}, 80);
     EXPECT_NEAR(half.last / full.last, 1, 0.01) << name(type);
     EXPECT_NE(half.last, full.last) << "something was rounded";
   }
@@ -177,15 +175,14 @@ TEST(StoredHalf, ViewsInTheWalkBackKeepNothingWide) {
     for (int i = 0; i < 4; ++i) blocks.emplace_back(nn::Init(1) / i);
     optim::Sgd sgd(params(blocks));
     const Spec spec{shape, DType::f32};
-    return trace::stored_half(
-        trace::simplified(trace::trace(
-            [&](std::span<const Tensor> in) {
-              Tensor x = in[0];
-              for (const Block& b : blocks) x = b(x);
-              return std::vector<Tensor>{sgd.minimize(mse(x, in[0])).sum};
-            },
-            {&spec, 1})),
-        DType::bf16);
+    return trace::stored_half(trace::simplified(trace::trace(
+                                  [&](std::span<const Tensor> in) {
+                                    Tensor x = in[0];
+                                    for (const Block& b : blocks) x = b(x);
+                                    return std::vector<Tensor>{sgd.minimize(mse(x, in[0])).sum};
+                                  },
+                                  {&spec, 1})),
+                              DType::bf16);
   };
   const trace::StoredHalf flat = stored({384, 64}), deep = stored({24, 16, 64});
   EXPECT_GE(flat.values, 4 * 3) << "norm, up and gelu of each block";

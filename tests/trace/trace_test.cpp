@@ -113,9 +113,8 @@ TEST(Trace, ViewsOfWhatIsFoldedAreFolded) {
 
 TEST(Trace, RandomCallsOfConstantsAreNotFolded) {
   const Tensor a = Tensor::ones({4, 3});
-  const Trace t = folded(simplified(of([&](std::span<const Tensor> in) {
-    return std::vector{in[0] + dropout(a, 0.5)};
-  })));
+  const Trace t = folded(simplified(
+      of([&](std::span<const Tensor> in) { return std::vector{in[0] + dropout(a, 0.5)}; })));
   EXPECT_EQ(count(t, "dropout"), 1) << t;
 }
 

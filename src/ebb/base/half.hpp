@@ -16,7 +16,9 @@ struct f16 {
   bool operator==(const f16&) const = default;
 };
 
-inline float to_float(bf16 h) { return std::bit_cast<float>(static_cast<std::uint32_t>(h.bits) << 16); }
+inline float to_float(bf16 h) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(h.bits) << 16);
+}
 
 // Round to nearest, ties to even; a NaN stays a (quiet) NaN.
 inline bf16 to_bf16(float f) {
@@ -49,7 +51,8 @@ inline f16 to_f16(float f) {
   if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};
   if (magnitude < 0x38800000u) {  // subnormal or zero: adding 0.5 rounds at the right bit
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    return {static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
+    return {
+        static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u))};
   }
   const std::uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u) - 0x38000000u;
   return {static_cast<std::uint16_t>(sign | (rounded >> 13))};

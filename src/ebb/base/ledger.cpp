@@ -161,8 +161,9 @@ std::string table() {
   for (int c = 0; c < kCategories; ++c) {
     const auto category = static_cast<Category>(c);
     const Usage usage = of(category);
-    text += fmt::format("{:<12} {:>12} {:>12} {:>12}\n", name(category), memory::readable(usage.live),
-                        memory::readable(usage.peak), memory::readable(at_peak(category)));
+    text +=
+        fmt::format("{:<12} {:>12} {:>12} {:>12}\n", name(category), memory::readable(usage.live),
+                    memory::readable(usage.peak), memory::readable(at_peak(category)));
   }
   const Usage all = total();
   text += fmt::format("{:<12} {:>12} {:>12} {:>12}\n", "total", memory::readable(all.live),

@@ -13,7 +13,14 @@
 
 namespace ebb {
 
-enum class Category : std::uint8_t { parameters, gradients, optimizer, activations, workspace, data };
+enum class Category : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  workspace,
+  data
+};
 inline constexpr int kCategories = 6;
 const char* name(Category category);
 

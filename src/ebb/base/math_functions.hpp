@@ -15,12 +15,30 @@ namespace ebb::math {
 
 // Integers have neg, abs, sign, square, relu and clip.
 enum class Unary {
-  neg, abs, sign, exp, log, log1p, expm1, sqrt, rsqrt, square, reciprocal, sin, cos, tanh, erf,
-  sigmoid, softplus, relu,
+  neg,
+  abs,
+  sign,
+  exp,
+  log,
+  log1p,
+  expm1,
+  sqrt,
+  rsqrt,
+  square,
+  reciprocal,
+  sin,
+  cos,
+  tanh,
+  erf,
+  sigmoid,
+  softplus,
+  relu,
   leaky_relu,  // a: slope below zero
   elu,         // a: alpha
-  gelu, gelu_tanh, silu,
-  clip,        // a, b: the limits; of integers the whole numbers within them
+  gelu,
+  gelu_tanh,
+  silu,
+  clip,  // a, b: the limits; of integers the whole numbers within them
 };
 
 // dx from dy and one saved array: y (the output) where that suffices, else x (the input).
@@ -39,8 +57,16 @@ enum class UnaryGrad {
   clip,        // x, limits a, b: dy inside and at the limits
 };
 
-enum class Binary { add, sub, mul, div, pow, minimum, maximum };  // integers: all but pow; div
-                                                                  // truncates, x / 0 is 0
+enum class Binary {
+  add,
+  sub,
+  mul,
+  div,
+  pow,
+  minimum,
+  maximum
+};  // integers: all but pow; div
+    // truncates, x / 0 is 0
 enum class Compare { eq, ne, lt, le, gt, ge };
 enum class Logic { and_, or_, xor_ };
 

@@ -41,12 +41,14 @@ void trim_locked(State& s, std::uint64_t keep) {
   if (holders.empty()) holders = "nothing";
   for (std::size_t p = 1; p < s.promises.size(); ++p)
     if (s.promises[p].bytes > s.promises[p].drawn)
-      by_promise += fmt::format("{}{} for {}", by_promise.empty() ? "; set aside: " : ", ",
-                                readable(s.promises[p].bytes - s.promises[p].drawn),
-                                s.promises[p].who);
+      by_promise +=
+          fmt::format("{}{} for {}", by_promise.empty() ? "; set aside: " : ", ",
+                      readable(s.promises[p].bytes - s.promises[p].drawn), s.promises[p].who);
   throw OutOfMemory(fmt::format(
-      "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: {}{}; "
-      "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help; where it is a "
+      "out of memory: {} asked for {} ({} bytes), {} ({} bytes) are held, {}; largest holders: "
+      "{}{}; "
+      "smaller batches with an Accumulator, checkpoint(fn) or a higher limit would help; where it "
+      "is a "
       "tensor of the program's own beside compiled steps, a memory::Room made before compile",
       site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes),
       s.held_bytes - s.kept_bytes,
@@ -79,7 +81,8 @@ void admit(State& s, std::size_t bytes, std::uint64_t charge, std::uint64_t from
     trim_locked(s, s.limit > live + from_system ? s.limit - live - from_system : 0);
 }
 
-constexpr std::uint64_t kMuch = std::uint64_t{1} << 20;  // a request that is worth a look at the system
+constexpr std::uint64_t kMuch = std::uint64_t{1}
+                                << 20;  // a request that is worth a look at the system
 
 // From the system, within the limit; what is kept for reuse is given back before it refuses.
 template <class Take>
@@ -94,8 +97,7 @@ Block* from_system(State& s, std::size_t bytes, std::uint64_t charge, const char
     if (now + charge > s.process_limit)
       refuse(s, bytes, site,
              fmt::format(", of a budget of {}; the process holds {} beside Ebb's tensors",
-                         readable(s.process_limit),
-                         readable(now - std::min(now, s.held_bytes)))
+                         readable(s.process_limit), readable(now - std::min(now, s.held_bytes)))
                  .c_str());
   }
   void* p = take();
@@ -164,8 +166,8 @@ void* take(std::size_t bytes, const char* site, Category category) {
   }
   c = exact;
   const std::size_t size = class_size(c), charge = charge_in_class(c, bytes);
-  Block* block = from_system(s, bytes, charge, site,
-                             [&] { return system_take(size, bytes + sizeof(Block)); });
+  Block* block =
+      from_system(s, bytes, charge, site, [&] { return system_take(size, bytes + sizeof(Block)); });
   s.used_at[c] = ++s.tick;
   return begin(s, block, bytes, charge, site, c, category);
 }

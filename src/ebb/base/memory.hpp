@@ -49,7 +49,8 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(std::size_t bytes, const char* site, Category category = CategoryScope::current())
-      : data_(bytes ? static_cast<std::byte*>(take(bytes, site, category)) : nullptr), size_(bytes) {}
+      : data_(bytes ? static_cast<std::byte*>(take(bytes, site, category)) : nullptr),
+        size_(bytes) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {

@@ -17,7 +17,7 @@ namespace ebb::memory {
 struct alignas(kAlignment) Block {
   Block* previous;
   Block* next;
-  std::size_t bytes;  // as asked for
+  std::size_t bytes;   // as asked for
   std::size_t charge;  // of the process: what it may have in memory
   const char* site;
   Scope::Id scope;
@@ -49,7 +49,8 @@ inline std::size_t class_size(int c) {
 
 inline std::size_t in_pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-inline constexpr std::size_t kHeapBeside = 128;  // what the heap adds to a block: its own head, alignment
+inline constexpr std::size_t kHeapBeside =
+    128;  // what the heap adds to a block: its own head, alignment
 
 // What a block of this class adds to the process where `bytes` of it are used.
 inline std::size_t charge_in_class(int c, std::size_t bytes) {

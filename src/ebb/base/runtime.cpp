@@ -26,7 +26,8 @@ constexpr bool kSanitized = false;
 // kernel maps around it; what it comes to when steps have run does not. So that is counted, with what
 // each op brings (exec/functions.cpp); a program that has more than Ebb's when it begins has so much of
 // its own: code, and what else files back.
-constexpr std::uint64_t kCode = 43 * kMiB / 8, kCodeLess = 3 * kMiB / 8;  // at most; what it is mostly less
+constexpr std::uint64_t kCode = 43 * kMiB / 8,
+                        kCodeLess = 3 * kMiB / 8;  // at most; what it is mostly less
 constexpr std::uint64_t kCodeAtFirst = 9 * kMiB / 2, kFilesAtFirst = 3 * kMiB;
 // The heap is counted by what is in use, which is the same at every start; with it goes what is
 // resident of the program's data, and of stacks.
@@ -37,7 +38,9 @@ constexpr std::uint64_t kStep = kMiB;
 // Holes that planning leaves in the heap differ from time to time; the next plan fills them.
 constexpr std::uint64_t kHoles = 3 * kMiB / 2;
 
-std::uint64_t up(std::uint64_t bytes, std::uint64_t step) { return (bytes + step - 1) / step * step; }
+std::uint64_t up(std::uint64_t bytes, std::uint64_t step) {
+  return (bytes + step - 1) / step * step;
+}
 
 // Resident bytes that no file backs and the seam has not given out.
 std::uint64_t heap() {

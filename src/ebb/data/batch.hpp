@@ -79,6 +79,6 @@ class BatchSpec : public Named<Spec> {
 namespace data {
 // What batches, and what it takes to deal them out, are drawn from.
 memory::Promise& promise();
-}
+}  // namespace data
 
 }  // namespace ebb

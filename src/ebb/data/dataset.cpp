@@ -50,8 +50,8 @@ Dataset Dataset::of(std::vector<std::pair<std::string, Source>> columns) {
                       "all columns need the same first axis",
                       name, to_string(source.spec()), rows, names[0], out.size_));
     if (rows > std::numeric_limits<std::uint32_t>::max())
-      throw Error(fmt::format("dataset: {} rows are more than the 4294967295 that can be dealt out",
-                              rows));
+      throw Error(
+          fmt::format("dataset: {} rows are more than the 4294967295 that can be dealt out", rows));
     out.size_ = rows;
     names.push_back(name);
     out.columns_.push_back(std::move(source));
@@ -122,12 +122,14 @@ std::int64_t Dataset::batches() const {
 void Dataset::check_any(const char* what) const {
   if (batches() > 0) return;
   if (size() == 0)
-    throw Error(fmt::format("{}: the dataset has no rows, so there is nothing to learn from; check "
-                            "where it comes from",
-                            what));
-  throw Error(fmt::format("{}: the dataset has {} rows, fewer than a batch of {}, and .drop_last leaves "
-                          "them out; take smaller batches",
-                          what, size(), batch_rows_));
+    throw Error(
+        fmt::format("{}: the dataset has no rows, so there is nothing to learn from; check "
+                    "where it comes from",
+                    what));
+  throw Error(
+      fmt::format("{}: the dataset has {} rows, fewer than a batch of {}, and .drop_last leaves "
+                  "them out; take smaller batches",
+                  what, size(), batch_rows_));
 }
 
 BatchSpec Dataset::spec() const {

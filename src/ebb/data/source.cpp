@@ -70,9 +70,7 @@ Source Source::coded(std::shared_ptr<const Codes> codes) const {
   return out;
 }
 
-Spec Source::spec(std::int64_t rows) const {
-  return spec_.with_axis(0, rows);
-}
+Spec Source::spec(std::int64_t rows) const { return spec_.with_axis(0, rows); }
 
 bool Source::as_it_lies() const {
   return values_ && factor_ == 0 && !codes_ && values_.spec() == spec_;

@@ -164,8 +164,8 @@ class Builder {
   const SpilledVariables* spilled_;
   const ResidentVariables& resident_;
   Actions made_;
-  std::vector<Id> reading_;   // per instance: the transfer that nobody has waited for, or kNone
-  std::vector<bool> taken_;   // per instance: its bytes become another's in its last step
+  std::vector<Id> reading_;  // per instance: the transfer that nobody has waited for, or kNone
+  std::vector<bool> taken_;  // per instance: its bytes become another's in its last step
   std::vector<std::vector<std::uint32_t>> wait_before_, wait_after_;  // per step: transfers
 };
 

@@ -57,7 +57,7 @@ class Compiled {
   const plan::Plan& plan() const;
   const Executor& executor() const;  // until something is planned
   static std::vector<plan::FrontierPoint> frontier(std::vector<Spec> inputs, CompileOptions options,
-                                         trace::Function fn, std::uint64_t dealing = 0);
+                                                   trace::Function fn, std::uint64_t dealing = 0);
 
  private:
   template <class F>
@@ -65,7 +65,8 @@ class Compiled {
   std::unique_ptr<FunctionPlans> plans_;
 };
 
-std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
+std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options,
+                                          OnBatch fn);
 
 std::vector<Tensor> to_tensors(const Loss& result);
 std::vector<Tensor> to_tensors(const std::vector<Loss>& result);
@@ -128,7 +129,8 @@ auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
 //   for (const plan::FrontierPoint& w : frontier(data.spec(), {}, fn))
 //     std::cout << w.budget << " bytes, " << w.seconds << " s a step: " << w.text() << '\n';
 template <class Fn>
-std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
+std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options,
+                                          Fn fn) {
   return exec::frontier(spec, options, exec::on_batch(std::move(fn)));
 }
 

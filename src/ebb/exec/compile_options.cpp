@@ -16,27 +16,31 @@ namespace {
 
 void check(const CompileOptions& o) {
   if (o.micro_batch < 0)
-    throw Error(
-        fmt::format("compile: .micro_batch is {}; expected 0 (the planner's choice) or more", o.micro_batch));
+    throw Error(fmt::format(
+        "compile: .micro_batch is {}; expected 0 (the planner's choice) or more", o.micro_batch));
   if (o.micro_batch > 0 && !o.split)
-    throw Error(fmt::format("compile: .micro_batch is {}, but .split = false keeps the batch whole; leave "
-                            "one of them out",
-                            o.micro_batch));
+    throw Error(
+        fmt::format("compile: .micro_batch is {}, but .split = false keeps the batch whole; leave "
+                    "one of them out",
+                    o.micro_batch));
   if (o.allow == Allow::same_bits && o.approximate.activations != DType::f32)
-    throw Error(fmt::format("compile: .approximate stores activations in {}, which .allow = "
-                            "same_bits forbids; leave one of them out",
-                            name(o.approximate.activations)));
+    throw Error(
+        fmt::format("compile: .approximate stores activations in {}, which .allow = "
+                    "same_bits forbids; leave one of them out",
+                    name(o.approximate.activations)));
   if (o.allow == Allow::same_bits && o.independent_micro_batches)
-    throw Error("compile: .independent_micro_batches makes another function of the step, which .allow = same_bits "
-                "forbids; leave one of them out");
-  if (o.plans < 1)
-    throw Error(fmt::format("compile: .plans is {}; expected 1 or more", o.plans));
+    throw Error(
+        "compile: .independent_micro_batches makes another function of the step, which .allow = "
+        "same_bits "
+        "forbids; leave one of them out");
+  if (o.plans < 1) throw Error(fmt::format("compile: .plans is {}; expected 1 or more", o.plans));
   std::error_code failed;
   if (o.spill && !o.spill_directory.empty() &&
       !std::filesystem::is_directory(o.spill_directory, failed))
-    throw FileError(fmt::format("compile: .spill_directory \"{}\" is no directory; name one that is "
-                                "there, or set .spill = false",
-                                o.spill_directory));
+    throw FileError(
+        fmt::format("compile: .spill_directory \"{}\" is no directory; name one that is "
+                    "there, or set .spill = false",
+                    o.spill_directory));
 }
 
 bool frees_nothing(const std::string& directory) {
@@ -77,8 +81,9 @@ plan::Machine machine_for(const CompileOptions& options) {
   const std::uint64_t asked = options.memory.bytes, there = Budget::now();
   const std::uint64_t budget = asked && there ? std::min(asked, there) : asked + there;
   const std::uint64_t now = process::resident();
-  const plan::Machine machine =
-      plan::this_machine(budget == 0 ? plan::kAmple : budget > now ? budget - now : 0);
+  const plan::Machine machine = plan::this_machine(budget == 0    ? plan::kAmple
+                                                   : budget > now ? budget - now
+                                                                  : 0);
   if (!options.spill) return machine;
   return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
 }

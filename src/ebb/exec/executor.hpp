@@ -28,7 +28,8 @@ namespace ebb::exec {
 struct BoundProgram;
 
 inline constexpr char kTorn[] =
-    "compiled step: an earlier step failed after some parameters were updated; they are a mixture of two "
+    "compiled step: an earlier step failed after some parameters were updated; they are a mixture "
+    "of two "
     "steps. Load a checkpoint or assign all variables, then compile anew";
 
 class Executor {
@@ -45,7 +46,7 @@ class Executor {
 
   const plan::Plan& plan() const { return plan_; }
   std::shared_ptr<const plan::Plan> shared_plan() const { return shared_plan_; }
-  void set_minimum(std::uint64_t bytes) { plan_.minimum = bytes; }  // of all functions together
+  void set_minimum(std::uint64_t bytes) { plan_.minimum = bytes; }   // of all functions together
   void set_most_arena(std::uint64_t bytes) { most_arena_ = bytes; }  // in memory while this runs
   bool torn() const { return torn_; }
   std::uint64_t steps() const { return step_times_.steps(); }
@@ -59,7 +60,8 @@ class Executor {
     std::shared_ptr<SpilledVariables> variables;
     ~SharedFile() { variables->let_go(); }
   };
-  static std::shared_ptr<SharedFile> open_file(const plan::Plan& plan, const CompileOptions& options);
+  static std::shared_ptr<SharedFile> open_file(const plan::Plan& plan,
+                                               const CompileOptions& options);
   Executor(std::shared_ptr<plan::Plan> plan, const CompileOptions& options, Arenas& arenas);
   Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, Arena* arena,
            std::shared_ptr<SharedFile> file);

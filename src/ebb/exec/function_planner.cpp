@@ -9,8 +9,8 @@
 #include "ebb/base/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/compile_options.hpp"
-#include "ebb/exec/spill/disk_space.hpp"
 #include "ebb/exec/input_specs.hpp"
+#include "ebb/exec/spill/disk_space.hpp"
 #include "ebb/exec/spill/planned_spill.hpp"
 #include "ebb/exec/spill/spill_file.hpp"
 #include "ebb/nn/layers.hpp"
@@ -206,7 +206,8 @@ FunctionPlanner::Planned FunctionPlanner::finished(plan::Plan plan, std::uint64_
 void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool within,
                                     const plan::Smallest& plan, std::uint64_t beside,
                                     std::uint64_t held) {
-  MemoryNeed need{plan.budget - beside, held + (plan.uses_file ? spill_memory_ : 0), 0, plan.spills};
+  MemoryNeed need{plan.budget - beside, held + (plan.uses_file ? spill_memory_ : 0), 0,
+                  plan.spills};
   need.held = std::min(need.held, need.bytes);
   if (inputs == first_) {
     smallest_first_ = std::move(need);

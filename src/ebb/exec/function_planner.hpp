@@ -36,7 +36,8 @@ class FunctionPlanner {
   // shape's plan. Throws BudgetTooSmall or NoRoomOnDisk.
   Planned plan(const std::vector<Spec>& inputs, bool smallest, const MemoryNeed* within = nullptr);
   // For a smaller shape, from the larger one's plan; nothing where the function does other calls for it.
-  std::optional<plan::Plan> smaller(const plan::Plan& larger, const std::vector<Spec>& inputs) const;
+  std::optional<plan::Plan> smaller(const plan::Plan& larger,
+                                    const std::vector<Spec>& inputs) const;
   std::vector<plan::FrontierPoint> frontier();
 
   // Of the smallest plans: for the first shape and the last batch, each in its turn.

@@ -25,8 +25,9 @@ namespace ebb::exec {
 class FunctionPlans final : public Function {
  public:
   // `dealing`: bytes that dealing out its batches takes; 0: the program makes them itself.
-  FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
-                trace::Function fn, std::uint64_t dealing, std::int64_t last_rows);
+  FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
+                CompileOptions options, trace::Function fn, std::uint64_t dealing,
+                std::int64_t last_rows);
 
   // Batches that the program makes itself are tensors of its own. To be called when variables have been
   // told from what is the program's own.
@@ -74,10 +75,10 @@ class FunctionPlans final : public Function {
 
   std::shared_ptr<const Names> names_;
   FunctionPlanner planner_;
-  std::size_t calls_ = 0;                   // of the whole step
-  std::list<Entry> entries_;                // used last first
+  std::size_t calls_ = 0;                    // of the whole step
+  std::list<Entry> entries_;                 // used last first
   std::shared_ptr<const plan::Plan> shown_;  // that the program looks at
-  bool torn_ = false;                       // a plan that is gone has left a mixture
+  bool torn_ = false;                        // a plan that is gone has left a mixture
   Budget budget_;
   runtime::Plans heap_;
   std::unique_ptr<memory::Room> room_;  // for the batch at hand

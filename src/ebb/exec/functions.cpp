@@ -13,7 +13,7 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::uint64_t kRounding = 64 << 10;  // a scalar more or less moves no smallest budget
+constexpr std::uint64_t kRounding = 64 << 10;    // a scalar more or less moves no smallest budget
 constexpr std::uint64_t kCodeOfAnOp = 96 << 10;  // and of its kernels, as the kernel maps it
 constexpr std::uint64_t kSmall = 64 << 10;  // of the program's: scalars, counts, what it prints
 
@@ -129,9 +129,7 @@ bool Functions::fit() const {
   return budget == 0 || (shared() + need_of_all(false) <= budget && budget >= minimum());
 }
 
-std::uint64_t Functions::minimum() const {
-  return shared() + need_of_all(true);
-}
+std::uint64_t Functions::minimum() const { return shared() + need_of_all(true); }
 
 std::uint64_t Functions::shared() const {
   const std::uint64_t batches = std::max(data::promise().bytes(), data::promise().drawn());
@@ -221,12 +219,13 @@ void Functions::make(Function& function, const std::function<void(bool)>& plan) 
   // What it says of its own names the smallest budget too, where others were as small as they can be.
   if (!why.empty() && (alone || wanted == smallest)) throw refusal(why, wanted);
   throw refusal(
-      fmt::format("the budget of {} ({} bytes) is too small for {}: the smallest that does is {} ({} "
-                  "bytes)",
-                  to_string(ByteSize{budget}), budget,
-                  alone ? "all shapes of the compiled function"
-                        : fmt::format("{} compiled functions together", functions_.size()),
-                  plan::enough(smallest), smallest),
+      fmt::format(
+          "the budget of {} ({} bytes) is too small for {}: the smallest that does is {} ({} "
+          "bytes)",
+          to_string(ByteSize{budget}), budget,
+          alone ? "all shapes of the compiled function"
+                : fmt::format("{} compiled functions together", functions_.size()),
+          plan::enough(smallest), smallest),
       smallest);
 }
 

@@ -16,7 +16,6 @@
 namespace ebb {
 namespace {
 
-
 // Activations that stay in the cache, and calls so long that waking threads for them does not count.
 constexpr std::int64_t kFirstRows = 4096;
 

@@ -34,8 +34,8 @@ struct MicroBatch {
         static_cast<std::size_t>(program.result_index.empty() ? i : program.result_index[i]);
     if (!plan.split() || !plan.result_per_example[place]) return results[place];
     const std::uint64_t bytes = program.trace.values[program.trace.results[i]].spec.bytes();
-    return results[place] + bytes / static_cast<std::uint64_t>(run.examples) *
-                                static_cast<std::uint64_t>(run.first);
+    return results[place] +
+           bytes / static_cast<std::uint64_t>(run.examples) * static_cast<std::uint64_t>(run.first);
   }
 };
 

@@ -46,8 +46,8 @@ HWY_INLINE KeyRange keys_seen(const Attention& a, size_t i, size_t first, size_t
   const std::int64_t end = a.offset + static_cast<std::int64_t>(i) + 1;
   const std::int64_t begin = a.window == 0 ? 0 : end - static_cast<std::int64_t>(a.window);
   const auto limited = [&](std::int64_t k) {
-    return static_cast<size_t>(HWY_MIN(HWY_MAX(k, static_cast<std::int64_t>(first)),
-                                       static_cast<std::int64_t>(last)));
+    return static_cast<size_t>(
+        HWY_MIN(HWY_MAX(k, static_cast<std::int64_t>(first)), static_cast<std::int64_t>(last)));
   };
   return {limited(begin), limited(end)};
 }

@@ -43,7 +43,7 @@ struct Attention {
   bool causal = false;
   std::size_t window = 0;  // 0: all
   std::int64_t offset = 0;
-  const bool* mask = nullptr;   // keys that count: (batch, keys), or (batch, queries, keys)
+  const bool* mask = nullptr;  // keys that count: (batch, keys), or (batch, queries, keys)
   bool mask_by_query = false;
 
   // Dropout of the weights as kernels::dropout does it on the whole (batch, heads, queries, keys).

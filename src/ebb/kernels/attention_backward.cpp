@@ -18,8 +18,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/attention_backward.cpp"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 #include "ebb/kernels/attention-inl.hpp"
@@ -32,7 +32,7 @@ namespace {
 constexpr size_t kKeys = 256;
 static_assert(kKeys <= BadRows::kMost);
 constexpr size_t kQueries = 64;
-constexpr size_t kWidestPanel = 32;  // of any target
+constexpr size_t kWidestPanel = 32;        // of any target
 constexpr size_t kSlopesRow = kKeys + 16;  // more than a power of two: rows share no cache set
 
 template <class T>
@@ -337,9 +337,8 @@ void add_pair(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p, 
             product<true>(groups, g, end, last - first, s.slopes + first, kSlopesRow,
                           s.keys + first * padded, padded, width, dq, a.q_row, a.size, false);
           },
-          [&](size_t row) HWY_ATTR {
-            add_key(b, s, p, row, groups.begin(g), groups.begin(end), dq);
-          });
+          [&](size_t row)
+              HWY_ATTR { add_key(b, s, p, row, groups.begin(g), groups.begin(end), dq); });
     }
     g = end;
   }
@@ -371,8 +370,15 @@ void key_tile(const Backward<T>& b, const BackwardScratch<T>& s, size_t unit, si
   for (size_t head = kv * group; head < (kv + 1) * group; ++head) {
     for (size_t i = 0; i < a.queries; i += kQueries) {
       const size_t n = std::min(kQueries, a.queries - i);
-      const Pair p{batch, head, i, n, k0, m, std::min(kQueries, a.queries - i - n),
-                   queries_wanted && tile > 0 ? done - 1 : nullptr, ++step};
+      const Pair p{batch,
+                   head,
+                   i,
+                   n,
+                   k0,
+                   m,
+                   std::min(kQueries, a.queries - i - n),
+                   queries_wanted && tile > 0 ? done - 1 : nullptr,
+                   ++step};
       if (queries_wanted && tile == 0) zero_queries(b, batch, head, i, i + n);
       if (keys_seen(a, i, i + n, k0, k0 + m).empty()) {
         await(p);
@@ -444,18 +450,17 @@ void run_backward(const Backward<T>& b) {
     });
     return;
   }
-  pool::parallel_for(
-      key_tasks + a.batch * a.heads * query_tiles, 1, [&](size_t begin, size_t end) {
-        const BackwardScratch<T> s = own();
-        for (size_t task = begin; task < end; ++task) {
-          if (task < key_tasks) {
-            key_tile(b, s, task / key_tiles, task % key_tiles, false);
-          } else {
-            const size_t at = task - key_tasks, unit = at / query_tiles;
-            query_tile(b, s, unit / a.heads, unit % a.heads, query_tiles - 1 - at % query_tiles);
-          }
-        }
-      });
+  pool::parallel_for(key_tasks + a.batch * a.heads * query_tiles, 1, [&](size_t begin, size_t end) {
+    const BackwardScratch<T> s = own();
+    for (size_t task = begin; task < end; ++task) {
+      if (task < key_tasks) {
+        key_tile(b, s, task / key_tiles, task % key_tiles, false);
+      } else {
+        const size_t at = task - key_tasks, unit = at / query_tiles;
+        query_tile(b, s, unit / a.heads, unit % a.heads, query_tiles - 1 - at % query_tiles);
+      }
+    }
+  });
 }
 
 template <class T>
@@ -508,16 +513,16 @@ HWY_EXPORT(backward_elements);
 
 template <class T>
 std::size_t attention_backward_scratch(const Attention& a) {
-  return sizeof(T) * HWY_DYNAMIC_DISPATCH(backward_elements)(
-                         a, static_cast<std::size_t>(pool::threads()));
+  return sizeof(T) *
+         HWY_DYNAMIC_DISPATCH(backward_elements)(a, static_cast<std::size_t>(pool::threads()));
 }
 template std::size_t attention_backward_scratch<float>(const Attention&);
 template std::size_t attention_backward_scratch<double>(const Attention&);
 
 template <>
 void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
-                        const float* out, const float* levels, const float* dout, float* dq, float* dk,
-                        float* dv, std::span<std::byte> scratch) {
+                        const float* out, const float* levels, const float* dout, float* dq,
+                        float* dk, float* dv, std::span<std::byte> scratch) {
   HWY_DYNAMIC_DISPATCH(backward_f32)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
 }
 template <>

@@ -191,8 +191,7 @@ void add_keys(const Forward<T>& f, const ForwardScratch<T>& s, const Panel<T>& p
                 s.turned + panel * a.size * width, width, 0, s.weights, width, width, true);
   const KeyRange all = keys_seen(a, p.i, p.keys.begin, p.keys.end);
   const KeyRange last = keys_seen(a, p.i + p.n - 1, p.keys.begin, p.keys.end);
-  if (a.mask || all.end != p.keys.end || last.begin != p.keys.begin)
-    hide_scores(a, p, s.weights);
+  if (a.mask || all.end != p.keys.end || last.begin != p.keys.begin) hide_scores(a, p, s.weights);
 
   const size_t row = panel * width;
   HWY_ALIGN_MAX T factor[kWidestPanel];

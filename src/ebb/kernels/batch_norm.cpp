@@ -232,9 +232,7 @@ EBB_BATCH_NORM_DISPATCH(float, f32)
 EBB_BATCH_NORM_DISPATCH(double, f64)
 #undef EBB_BATCH_NORM_DISPATCH
 
-std::size_t block_count(const Folded& f) {
-  return ceil_div(f.rows + (f.extra > 0), kBlockRows);
-}
+std::size_t block_count(const Folded& f) { return ceil_div(f.rows + (f.extra > 0), kBlockRows); }
 
 // What a block gives for each column: two sums, in scratch, (blocks, 2, width).
 template <class T>

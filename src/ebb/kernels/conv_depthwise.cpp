@@ -372,8 +372,7 @@ void run_forward(const DepthwisePlan& p, const T* x, const T* w, const T* bias, 
 }
 
 template <class T>
-void run_input_grad(const DepthwisePlan& p, const T* dy, const T* w, T* dx,
-                    std::byte* scratch) {
+void run_input_grad(const DepthwisePlan& p, const T* dy, const T* w, T* dx, std::byte* scratch) {
   T* filter = reinterpret_cast<T*>(scratch);
   pack_filter(p, w, filter);
   const size_t row_work = p.s.in_w * p.s.in_c * (p.taps + 1);

@@ -127,9 +127,8 @@ void to_points(const T* const* pixel, std::size_t channels, const F& f, T* to, s
   const auto some = [&](std::size_t c, auto n) EBB_LAMBDA {
     both_ways<kSide, 6>(
         d, [&](int i, int j) EBB_LAMBDA { return load(pixel[i * kSide + j] + c, n); }, f,
-        [&](int i, int j, auto v) EBB_LAMBDA {
-          hn::StoreU(v, d, to + static_cast<std::size_t>(i * 6 + j) * pitch + c);
-        });
+        [&](int i, int j, auto v)
+            EBB_LAMBDA { hn::StoreU(v, d, to + static_cast<std::size_t>(i * 6 + j) * pitch + c); });
   };
   std::size_t c = 0;
   for (; c + lanes <= channels; c += lanes) some(c, Whole());

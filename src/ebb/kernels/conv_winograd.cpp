@@ -135,9 +135,8 @@ void tile_from_points(const WinogradPlan& p, const T* from, const T* bias, size_
     const V start = bias ? load(bias + o, n) : hn::Zero(d);
     both_ways<6, 4>(
         d,
-        [&](int i, int j) EBB_LAMBDA {
-          return hn::LoadU(d, from + static_cast<size_t>(i * 6 + j) * p.made + o);
-        },
+        [&](int i, int j)
+            EBB_LAMBDA { return hn::LoadU(d, from + static_cast<size_t>(i * 6 + j) * p.made + o); },
         OutputsFromPoints(),
         [&](int i, int j, V y) EBB_LAMBDA {
           const auto row = static_cast<size_t>(i), col = static_cast<size_t>(j);

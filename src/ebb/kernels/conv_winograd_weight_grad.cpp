@@ -172,8 +172,7 @@ void run_winograd_grad(const WinogradGradPlan& p, const T* src, const T* ddst, T
   const Correlation& c = p.c;
   std::memset(scratch, 0, p.zero_bytes);
   const size_t all = c.images * p.runs;
-  const size_t blocks =
-      ceil_div(c.dst_channels, kOuts) * ceil_div(c.src_channels, p.block);
+  const size_t blocks = ceil_div(c.dst_channels, kOuts) * ceil_div(c.src_channels, p.block);
   for (size_t first = 0; first < all; first += p.group) {
     const size_t runs = std::min(p.group, all - first);
     pool::parallel_for(runs * p.run, 1 + 4096 / (c.src_channels + c.dst_channels),

@@ -52,8 +52,7 @@ template <class D>
 HWY_INLINE void load_even_odd(D d, const bf16* p, hn::Vec<D>& even, hn::Vec<D>& odd) {
   const hn::RebindToUnsigned<D> du;
   const hn::Repartition<std::uint16_t, D> d16;
-  const auto both =
-      hn::BitCast(du, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
+  const auto both = hn::BitCast(du, hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(p)));
   even = hn::BitCast(d, hn::ShiftLeft<16>(both));
   odd = hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000u)));
 }
@@ -116,8 +115,8 @@ HWY_INLINE hn::Vec<hn::Rebind<std::uint16_t, D>> half_bits(D d, hn::Vec<D> v, co
   // Below 2^-14, adding 0.5 rounds at the right bit.
   const auto small = hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f))),
                              hn::Set(du, 0x3f000000));
-  const auto nan = hn::Or(hn::Set(du, 0x7e00),
-                          hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x1ff)));
+  const auto nan =
+      hn::Or(hn::Set(du, 0x7e00), hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x1ff)));
   auto result = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x38800000)), small, normal);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x477fefff)), hn::Set(du, 0x7c00), result);
   result = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7f800000)), nan, result);

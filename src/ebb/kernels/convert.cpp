@@ -123,14 +123,22 @@ void convert_from(const From* from, Element to_element, void* to, std::size_t be
     }
   };
   switch (to_element) {
-    case Element::f32: return go(static_cast<float*>(to));
-    case Element::f64: return go(static_cast<double*>(to));
-    case Element::bf16: return go(static_cast<bf16*>(to));
-    case Element::f16: return go(static_cast<f16*>(to));
-    case Element::i32: return go(static_cast<std::int32_t*>(to));
-    case Element::i64: return go(static_cast<std::int64_t*>(to));
-    case Element::u8: return go(static_cast<std::uint8_t*>(to));
-    case Element::boolean: return go(static_cast<bool*>(to));
+    case Element::f32:
+      return go(static_cast<float*>(to));
+    case Element::f64:
+      return go(static_cast<double*>(to));
+    case Element::bf16:
+      return go(static_cast<bf16*>(to));
+    case Element::f16:
+      return go(static_cast<f16*>(to));
+    case Element::i32:
+      return go(static_cast<std::int32_t*>(to));
+    case Element::i64:
+      return go(static_cast<std::int64_t*>(to));
+    case Element::u8:
+      return go(static_cast<std::uint8_t*>(to));
+    case Element::boolean:
+      return go(static_cast<bool*>(to));
   }
 }
 
@@ -140,14 +148,21 @@ void convert_range(Element from_element, const void* from, Element to_element, v
     convert_from<From>(first, to_element, to, begin, end, stream);
   };
   switch (from_element) {
-    case Element::f32: return go(static_cast<const float*>(from));
-    case Element::f64: return go(static_cast<const double*>(from));
-    case Element::bf16: return go(static_cast<const bf16*>(from));
-    case Element::f16: return go(static_cast<const f16*>(from));
-    case Element::i32: return go(static_cast<const std::int32_t*>(from));
-    case Element::i64: return go(static_cast<const std::int64_t*>(from));
+    case Element::f32:
+      return go(static_cast<const float*>(from));
+    case Element::f64:
+      return go(static_cast<const double*>(from));
+    case Element::bf16:
+      return go(static_cast<const bf16*>(from));
+    case Element::f16:
+      return go(static_cast<const f16*>(from));
+    case Element::i32:
+      return go(static_cast<const std::int32_t*>(from));
+    case Element::i64:
+      return go(static_cast<const std::int64_t*>(from));
     case Element::u8:
-    case Element::boolean: return go(static_cast<const std::uint8_t*>(from));
+    case Element::boolean:
+      return go(static_cast<const std::uint8_t*>(from));
   }
 }
 
@@ -169,10 +184,11 @@ void convert(const From* from, To* to, std::size_t n) {
 }
 
 #define EBB_CONVERT(From, To) template void convert<From, To>(const From*, To*, std::size_t);
-#define EBB_CONVERT_FROM(From)                                                       \
-  EBB_CONVERT(From, float) EBB_CONVERT(From, double) EBB_CONVERT(From, bf16)         \
-  EBB_CONVERT(From, f16) EBB_CONVERT(From, std::int32_t)                             \
-  EBB_CONVERT(From, std::int64_t) EBB_CONVERT(From, std::uint8_t) EBB_CONVERT(From, bool)
+#define EBB_CONVERT_FROM(From)                                             \
+  EBB_CONVERT(From, float)                                                 \
+  EBB_CONVERT(From, double) EBB_CONVERT(From, bf16) EBB_CONVERT(From, f16) \
+      EBB_CONVERT(From, std::int32_t) EBB_CONVERT(From, std::int64_t)      \
+          EBB_CONVERT(From, std::uint8_t) EBB_CONVERT(From, bool)
 EBB_CONVERT_FROM(float)
 EBB_CONVERT_FROM(double)
 EBB_CONVERT_FROM(bf16)

@@ -110,15 +110,13 @@ HWY_INLINE void store_pairs(Wide<hn::Vec<D>, kCount> v, WideTag<D, kCount>, bf16
 using kernels::HWY_NAMESPACE::load_part;
 using kernels::HWY_NAMESPACE::store_part;
 template <class D, class Half>
-  requires kIsHalf<Half>
-HWY_INLINE hn::Vec<D> load_part(D d, const Half* p, std::size_t n) {
+requires kIsHalf<Half> HWY_INLINE hn::Vec<D> load_part(D d, const Half* p, std::size_t n) {
   HWY_ALIGN Half lanes[hn::MaxLanes(d)] = {};
   std::memcpy(lanes, p, n * sizeof(Half));
   return load_half(d, lanes);
 }
 template <class D, class Half>
-  requires kIsHalf<Half>
-HWY_INLINE void store_part(hn::Vec<D> v, D d, Half* p, std::size_t n) {
+requires kIsHalf<Half> HWY_INLINE void store_part(hn::Vec<D> v, D d, Half* p, std::size_t n) {
   HWY_ALIGN Half lanes[hn::MaxLanes(d)];
   store_half(v, d, lanes);
   std::memcpy(p, lanes, n * sizeof(Half));
@@ -230,8 +228,10 @@ template <std::size_t kInStep, class T, class F>
 HWY_INLINE void apply2(const T* a, std::size_t step_a, const T* b, std::size_t step_b, T* y,
                        std::size_t n, bool stream, F f) {
   const auto one = [](const T* p) -> Same<T> {
-    if constexpr (kIsHalf<T>) return {to_float(*p)};
-    else return {*p};
+    if constexpr (kIsHalf<T>)
+      return {to_float(*p)};
+    else
+      return {*p};
   };
   if (step_a && step_b) return apply<kInStep>(y, n, stream, f, Array<T>{a}, Array<T>{b});
   if (step_a) return apply<kInStep>(y, n, stream, f, Array<T>{a}, one(b));

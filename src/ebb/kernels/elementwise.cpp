@@ -48,9 +48,8 @@ HWY_INLINE void map_softplus(const T* x, T* y, std::size_t n, bool stream) {
       return map_in_two(
           x, y, n, stream,
           [](auto d, auto v) EBB_LAMBDA { return detail::exp_raised_neg_abs(d, v); },
-          [](auto d, auto v, auto e) EBB_LAMBDA {
-            return Add(Max(Zero(d), v), detail::log1p_unit(d, e));
-          });
+          [](auto d, auto v, auto e)
+              EBB_LAMBDA { return Add(Max(Zero(d), v), detail::log1p_unit(d, e)); });
     }
   }
   map::apply<map::kStepOf<T>>(
@@ -60,8 +59,7 @@ HWY_INLINE void map_softplus(const T* x, T* y, std::size_t n, bool stream) {
 // One line for each function: what it gives for the vector v, with tag d and parameters a and b.
 // Those that are two short chains beside a division go two vectors in step.
 #define EBB_UNARY(name, expression) EBB_UNARY_BY(map::kStepOf<T>, name, expression)
-#define EBB_UNARY_SHORT(name, expression) \
-  EBB_UNARY_BY((sizeof(T) == 4 ? 2 : 1), name, expression)
+#define EBB_UNARY_SHORT(name, expression) EBB_UNARY_BY((sizeof(T) == 4 ? 2 : 1), name, expression)
 #define EBB_UNARY_BY(in_step, name, expression) \
   case Unary::name:                             \
     return map::apply<in_step>(                 \
@@ -94,10 +92,10 @@ void unary_row(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars s
     EBB_UNARY(neg, Neg(v));
     EBB_UNARY(abs, Abs(v));
     EBB_UNARY(sign, IfThenElse(Gt(v, Zero(d)), Set(d, T(1)),
-                                   IfThenElse(Lt(v, Zero(d)), Set(d, T(-1)), v)));
+                               IfThenElse(Lt(v, Zero(d)), Set(d, T(-1)), v)));
     EBB_UNARY(relu, IfThenElse(Lt(v, Zero(d)), Zero(d), v));
-    EBB_UNARY(clip, IfThenElse(Lt(v, Set(d, a)), Set(d, a),
-                                   IfThenElse(Gt(v, Set(d, b)), Set(d, b), v)));
+    EBB_UNARY(clip,
+              IfThenElse(Lt(v, Set(d, a)), Set(d, a), IfThenElse(Gt(v, Set(d, b)), Set(d, b), v)));
     case Unary::square:
       if constexpr (sizeof(T) == 8 && std::is_integral_v<T>) {  // no 64-bit vector product
         for (std::size_t i = 0; i < n; ++i) {
@@ -128,13 +126,11 @@ void unary_row(Unary op, const T* x, T* y, std::size_t n, bool stream, Scalars s
       EBB_UNARY(sigmoid, sigmoid(d, v));
       case Unary::softplus:
         return map_softplus(x, y, n, stream);
-      EBB_UNARY(leaky_relu,
-                IfThenElse(Lt(v, Zero(d)), Mul(v, Set(d, a)), v));
-      EBB_UNARY(elu, IfThenElse(Lt(v, Zero(d)),
-                                    Mul(expm1(d, v), Set(d, a)), v));
-      EBB_UNARY(gelu, gelu(d, v));
-      EBB_UNARY(gelu_tanh, gelu_tanh(d, v));
-      EBB_UNARY(silu, silu(d, v));
+        EBB_UNARY(leaky_relu, IfThenElse(Lt(v, Zero(d)), Mul(v, Set(d, a)), v));
+        EBB_UNARY(elu, IfThenElse(Lt(v, Zero(d)), Mul(expm1(d, v), Set(d, a)), v));
+        EBB_UNARY(gelu, gelu(d, v));
+        EBB_UNARY(gelu_tanh, gelu_tanh(d, v));
+        EBB_UNARY(silu, silu(d, v));
       default:
         break;
     }
@@ -168,13 +164,20 @@ void unary_range(Element element, Unary op, const void* x, void* y, std::size_t 
     }
   };
   switch (element) {
-    case Element::f32: return row(static_cast<float*>(nullptr));
-    case Element::f64: return row(static_cast<double*>(nullptr));
-    case Element::bf16: return row(static_cast<bf16*>(nullptr));
-    case Element::f16: return row(static_cast<f16*>(nullptr));
-    case Element::i32: return row(static_cast<std::int32_t*>(nullptr));
-    case Element::i64: return row(static_cast<std::int64_t*>(nullptr));
-    default: std::abort();
+    case Element::f32:
+      return row(static_cast<float*>(nullptr));
+    case Element::f64:
+      return row(static_cast<double*>(nullptr));
+    case Element::bf16:
+      return row(static_cast<bf16*>(nullptr));
+    case Element::f16:
+      return row(static_cast<f16*>(nullptr));
+    case Element::i32:
+      return row(static_cast<std::int32_t*>(nullptr));
+    case Element::i64:
+      return row(static_cast<std::int64_t*>(nullptr));
+    default:
+      std::abort();
   }
 }
 

@@ -90,7 +90,8 @@ void integer_row(Binary op, const T* a, std::size_t step_a, const T* b, std::siz
     EBB_INTEGER(div, v == 0 ? T(0) : v == T(-1) ? static_cast<T>(U(0) - static_cast<U>(u)) : u / v);
     EBB_INTEGER(minimum, u < v ? u : v);
     EBB_INTEGER(maximum, u > v ? u : v);
-    default: std::abort();  // pow of integers: refused by the op
+    default:
+      std::abort();  // pow of integers: refused by the op
   }
 #undef EBB_INTEGER
 }
@@ -121,13 +122,20 @@ void binary_row(Element element, Binary op, const Row& r) {
                    y, r.n);
   };
   switch (element) {
-    case Element::f32: return floats(static_cast<float*>(r.y));
-    case Element::f64: return floats(static_cast<double*>(r.y));
-    case Element::bf16: return floats(static_cast<bf16*>(r.y));
-    case Element::f16: return floats(static_cast<f16*>(r.y));
-    case Element::i32: return integers(static_cast<std::int32_t*>(r.y));
-    case Element::i64: return integers(static_cast<std::int64_t*>(r.y));
-    default: std::abort();
+    case Element::f32:
+      return floats(static_cast<float*>(r.y));
+    case Element::f64:
+      return floats(static_cast<double*>(r.y));
+    case Element::bf16:
+      return floats(static_cast<bf16*>(r.y));
+    case Element::f16:
+      return floats(static_cast<f16*>(r.y));
+    case Element::i32:
+      return integers(static_cast<std::int32_t*>(r.y));
+    case Element::i64:
+      return integers(static_cast<std::int64_t*>(r.y));
+    default:
+      std::abort();
   }
 }
 
@@ -144,8 +152,10 @@ void compare_typed(Compare op, const void* pa, std::size_t step_a, const void* p
       return each_pair(a, step_a, b, step_b, y, n,
                        [=](T u, T v) EBB_LAMBDA { return (u == v) != invert; });
     }
-    case Compare::gt: return compare_typed<T>(Compare::lt, b, step_b, a, step_a, y, n);
-    case Compare::ge: return compare_typed<T>(Compare::le, b, step_b, a, step_a, y, n);
+    case Compare::gt:
+      return compare_typed<T>(Compare::lt, b, step_b, a, step_a, y, n);
+    case Compare::ge:
+      return compare_typed<T>(Compare::le, b, step_b, a, step_a, y, n);
     case Compare::lt:
       return each_pair(a, step_a, b, step_b, y, n, [](T u, T v) EBB_LAMBDA { return u < v; });
     case Compare::le:
@@ -166,14 +176,21 @@ void compare_row(Element element, Compare op, const Row& r) {
     compare_typed<T>(op, r.a, r.step_a, r.b, r.step_b, y, r.n);
   };
   switch (element) {
-    case Element::f32: return typed(float());
-    case Element::f64: return typed(double());
-    case Element::bf16: return compare_half<bf16>(op, r);
-    case Element::f16: return compare_half<f16>(op, r);
-    case Element::i32: return typed(std::int32_t());
-    case Element::i64: return typed(std::int64_t());
+    case Element::f32:
+      return typed(float());
+    case Element::f64:
+      return typed(double());
+    case Element::bf16:
+      return compare_half<bf16>(op, r);
+    case Element::f16:
+      return compare_half<f16>(op, r);
+    case Element::i32:
+      return typed(std::int32_t());
+    case Element::i64:
+      return typed(std::int64_t());
     case Element::u8:
-    case Element::boolean: return typed(std::uint8_t());
+    case Element::boolean:
+      return typed(std::uint8_t());
   }
 }
 
@@ -181,12 +198,11 @@ void logic_row(Logic op, const Row& r) {
   const auto* a = static_cast<const std::uint8_t*>(r.a);
   const auto* b = static_cast<const std::uint8_t*>(r.b);
   bool* y = static_cast<bool*>(r.y);
-#define EBB_LOGIC(name, sign)                                        \
-  case Logic::name:                                                  \
-    return each_pair(a, r.step_a, b, r.step_b, y, r.n,               \
-                     [](std::uint8_t u, std::uint8_t v) EBB_LAMBDA { \
-                       return static_cast<bool>((u sign v) & 1);     \
-                     })
+#define EBB_LOGIC(name, sign)                           \
+  case Logic::name:                                     \
+    return each_pair(a, r.step_a, b, r.step_b, y, r.n,  \
+                     [](std::uint8_t u, std::uint8_t v) \
+                         EBB_LAMBDA { return static_cast<bool>((u sign v)&1); })
   switch (op) {
     EBB_LOGIC(and_, &);
     EBB_LOGIC(or_, |);
@@ -225,11 +241,16 @@ void where_typed(const std::uint8_t* c, std::size_t step_c, const Row& r) {
 
 void where_row(std::size_t element_bytes, const std::uint8_t* c, std::size_t step_c, const Row& r) {
   switch (element_bytes) {
-    case 1: return where_typed<std::uint8_t>(c, step_c, r);
-    case 2: return where_typed<std::uint16_t>(c, step_c, r);
-    case 4: return where_typed<std::uint32_t>(c, step_c, r);
-    case 8: return where_typed<std::uint64_t>(c, step_c, r);
-    default: std::abort();
+    case 1:
+      return where_typed<std::uint8_t>(c, step_c, r);
+    case 2:
+      return where_typed<std::uint16_t>(c, step_c, r);
+    case 4:
+      return where_typed<std::uint32_t>(c, step_c, r);
+    case 8:
+      return where_typed<std::uint64_t>(c, step_c, r);
+    default:
+      std::abort();
   }
 }
 

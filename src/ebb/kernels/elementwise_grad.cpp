@@ -32,28 +32,23 @@ namespace {
         map::Array<T>{saved}, map::Array<T>{dy})
 
 template <class T>
-void unary_grad_row(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n,
-                    bool stream, Scalars scalars) {
+void unary_grad_row(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n, bool stream,
+                    Scalars scalars) {
   const T a = static_cast<T>(scalars.a), b = static_cast<T>(scalars.b);
   const T two_over_sqrt_pi = static_cast<T>(1.12837916709551257);
   switch (op) {
     EBB_UNARY_GRAD(relu, IfThenElseZero(Gt(s, Zero(d)), g));
-    EBB_UNARY_GRAD(leaky_relu,
-                   IfThenElse(Gt(s, Zero(d)), g, Mul(g, Set(d, a))));
-    EBB_UNARY_GRAD(elu, IfThenElse(Gt(s, Zero(d)), g,
-                                       Mul(g, Add(s, Set(d, a)))));
+    EBB_UNARY_GRAD(leaky_relu, IfThenElse(Gt(s, Zero(d)), g, Mul(g, Set(d, a))));
+    EBB_UNARY_GRAD(elu, IfThenElse(Gt(s, Zero(d)), g, Mul(g, Add(s, Set(d, a)))));
     EBB_UNARY_GRAD(tanh, Mul(g, NegMulAdd(s, s, Set(d, T(1)))));
     EBB_UNARY_GRAD(sigmoid, Mul(g, Mul(s, Sub(Set(d, T(1)), s))));
     EBB_UNARY_GRAD(softplus, Mul(g, sigmoid(d, s)));
     EBB_UNARY_GRAD(gelu, Mul(g, gelu_grad(d, s)));
     EBB_UNARY_GRAD(gelu_tanh, Mul(g, gelu_tanh_grad(d, s)));
     EBB_UNARY_GRAD(silu, Mul(g, silu_grad(d, s)));
-    EBB_UNARY_GRAD(erf, Mul(Mul(g, Set(d, two_over_sqrt_pi)),
-                                exp(d, Neg(Mul(s, s)))));
-    EBB_UNARY_GRAD(abs, IfThenElse(Gt(s, Zero(d)), g,
-                                       IfThenElseZero(Lt(s, Zero(d)), Neg(g))));
-    EBB_UNARY_GRAD(clip, IfThenElseZero(
-        And(Ge(s, Set(d, a)), Le(s, Set(d, b))), g));
+    EBB_UNARY_GRAD(erf, Mul(Mul(g, Set(d, two_over_sqrt_pi)), exp(d, Neg(Mul(s, s)))));
+    EBB_UNARY_GRAD(abs, IfThenElse(Gt(s, Zero(d)), g, IfThenElseZero(Lt(s, Zero(d)), Neg(g))));
+    EBB_UNARY_GRAD(clip, IfThenElseZero(And(Ge(s, Set(d, a)), Le(s, Set(d, b))), g));
   }
 }
 #undef EBB_UNARY_GRAD
@@ -84,11 +79,16 @@ void unary_grad_range(Element element, UnaryGrad op, const void* saved, const vo
     }
   };
   switch (element) {
-    case Element::f32: return row(static_cast<float*>(nullptr));
-    case Element::f64: return row(static_cast<double*>(nullptr));
-    case Element::bf16: return row(static_cast<bf16*>(nullptr));
-    case Element::f16: return row(static_cast<f16*>(nullptr));
-    default: std::abort();
+    case Element::f32:
+      return row(static_cast<float*>(nullptr));
+    case Element::f64:
+      return row(static_cast<double*>(nullptr));
+    case Element::bf16:
+      return row(static_cast<bf16*>(nullptr));
+    case Element::f16:
+      return row(static_cast<f16*>(nullptr));
+    default:
+      std::abort();
   }
 }
 
@@ -101,8 +101,7 @@ namespace ebb::kernels {
 HWY_EXPORT(unary_grad_range);
 
 template <class T>
-void unary_grad(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n,
-                Scalars scalars) {
+void unary_grad(UnaryGrad op, const T* saved, const T* dy, T* dx, std::size_t n, Scalars scalars) {
   const bool stream = n * sizeof(T) >= kStreamBytes;
   pool::parallel_for(n, kGrain, [&](std::size_t begin, std::size_t end) {
     HWY_DYNAMIC_DISPATCH(unary_grad_range)

@@ -12,8 +12,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/gemm.cpp"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
 #include "ebb/kernels/gemm_epilogue-inl.hpp"
@@ -137,9 +137,12 @@ HWY_INLINE void with_storage(Storage type, F&& f) {
     f.template operator()<double>();
   } else {
     switch (type) {
-      case Storage::bf16: return f.template operator()<bf16>();
-      case Storage::f16: return f.template operator()<f16>();
-      default: return f.template operator()<float>();
+      case Storage::bf16:
+        return f.template operator()<bf16>();
+      case Storage::f16:
+        return f.template operator()<f16>();
+      default:
+        return f.template operator()<float>();
     }
   }
 }
@@ -375,8 +378,8 @@ void compute(const Part<T>& part, size_t begin, size_t end) {
   const size_t units = ceil_div(part.columns, unit);
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
   T* own = reinterpret_cast<T*>(part.own + thread * plan.own_bytes);
-  const bool finish = part.k0 + part.depth == g.k &&
-                      (g.bias || g.pre || g.activation != Activation::none);
+  const bool finish =
+      part.k0 + part.depth == g.k && (g.bias || g.pre || g.activation != Activation::none);
   for (size_t task = begin; task < end; ++task) {
     const size_t across = task % plan.tasks_across;
     const size_t block = part.shares_b() ? task / plan.tasks_across : 0;
@@ -511,13 +514,13 @@ enum class Order : std::uint8_t { tall, each_by_one, each_by_all };
 
 struct BatchPlan {
   Order order;
-  Gemm product;                // of which there are `count`, or 1 if tall
-  std::size_t grain = 1;       // products that a thread takes at a time
-  std::size_t scratch = 0;     // of one product
+  Gemm product;             // of which there are `count`, or 1 if tall
+  std::size_t grain = 1;    // products that a thread takes at a time
+  std::size_t scratch = 0;  // of one product
 };
 
-constexpr std::size_t kOneThreadBytes = 2 << 20;     // of scratch, at most, to give each thread one
-constexpr std::size_t kGrainProducts = 1'000'000;    // multiply-adds that a thread takes at a time
+constexpr std::size_t kOneThreadBytes = 2 << 20;   // of scratch, at most, to give each thread one
+constexpr std::size_t kGrainProducts = 1'000'000;  // multiply-adds that a thread takes at a time
 
 BatchPlan plan_batch(const GemmBatch& batch) {
   const Gemm& g = batch.first;

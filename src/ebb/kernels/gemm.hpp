@@ -26,15 +26,15 @@ struct Operand {
 
 struct Gemm {
   std::size_t m = 0, n = 0, k = 0;
-  Operand a;                          // (m, k), or (k, m) transposed
-  Operand b;                          // (k, n), or (n, k) transposed
-  void* c = nullptr;                  // (m, n)
+  Operand a;          // (m, k), or (k, m) transposed
+  Operand b;          // (k, n), or (n, k) transposed
+  void* c = nullptr;  // (m, n)
   std::size_t ldc = 0;
-  Storage c_type = Storage::f32;      // f32: a and b are f32, bf16 or f16; f64: both are f64
-  bool accumulate = false;            // C0 is what c holds, not zero
-  const void* bias = nullptr;         // (n), of c's type, or none
+  Storage c_type = Storage::f32;  // f32: a and b are f32, bf16 or f16; f64: both are f64
+  bool accumulate = false;        // C0 is what c holds, not zero
+  const void* bias = nullptr;     // (n), of c's type, or none
   Activation activation = Activation::none;
-  void* pre = nullptr;                // (m, n) with ldc: the value before the activation, or none
+  void* pre = nullptr;  // (m, n) with ldc: the value before the activation, or none
 };
 
 // Bytes of scratch, to be 64-byte aligned, that gemm needs: a function of sizes, types, transposes

@@ -91,13 +91,20 @@ HWY_NOINLINE void finish_with(const Finish<T>& f) {
 template <class T>
 void finish_block(Activation activation, const Finish<T>& f) {
   switch (activation) {
-    case Activation::none: return finish_with<Activation::none, T>(f);
-    case Activation::relu: return finish_with<Activation::relu, T>(f);
-    case Activation::tanh: return finish_with<Activation::tanh, T>(f);
-    case Activation::sigmoid: return finish_with<Activation::sigmoid, T>(f);
-    case Activation::gelu: return finish_with<Activation::gelu, T>(f);
-    case Activation::gelu_tanh: return finish_with<Activation::gelu_tanh, T>(f);
-    case Activation::silu: return finish_with<Activation::silu, T>(f);
+    case Activation::none:
+      return finish_with<Activation::none, T>(f);
+    case Activation::relu:
+      return finish_with<Activation::relu, T>(f);
+    case Activation::tanh:
+      return finish_with<Activation::tanh, T>(f);
+    case Activation::sigmoid:
+      return finish_with<Activation::sigmoid, T>(f);
+    case Activation::gelu:
+      return finish_with<Activation::gelu, T>(f);
+    case Activation::gelu_tanh:
+      return finish_with<Activation::gelu_tanh, T>(f);
+    case Activation::silu:
+      return finish_with<Activation::silu, T>(f);
   }
 }
 

@@ -8,27 +8,27 @@
 namespace ebb::kernels {
 namespace {
 
-constexpr std::size_t kStep = 384;               // × 16 columns of B: 24 KiB, most of L1
-constexpr std::size_t kStreamStep = 32;          // rows of B in place: a few long streams
-constexpr std::size_t kBlockBytes = 240 << 10;   // of A, in L2
-constexpr std::size_t kSharedBytes = 3 << 20;    // of the shared operand, in L3
-constexpr std::size_t kBothBytes = 4 << 20;      // of both operands
-constexpr std::size_t kDeepBytes = 1 << 20;      // the same where it is a single block of A
-constexpr std::size_t kAlongBytes = 256 << 10;   // of all of B, in L2 beside a block of A
-constexpr std::size_t kAlongLeast = 2 << 20;     // of C, which then comes from further away
-constexpr std::size_t kInPlaceRows = 12;         // of C, for B in place, up to kInPlaceBytes of it
-constexpr std::size_t kInPlaceFew = 2;           // of C, for a larger B
+constexpr std::size_t kStep = 384;              // × 16 columns of B: 24 KiB, most of L1
+constexpr std::size_t kStreamStep = 32;         // rows of B in place: a few long streams
+constexpr std::size_t kBlockBytes = 240 << 10;  // of A, in L2
+constexpr std::size_t kSharedBytes = 3 << 20;   // of the shared operand, in L3
+constexpr std::size_t kBothBytes = 4 << 20;     // of both operands
+constexpr std::size_t kDeepBytes = 1 << 20;     // the same where it is a single block of A
+constexpr std::size_t kAlongBytes = 256 << 10;  // of all of B, in L2 beside a block of A
+constexpr std::size_t kAlongLeast = 2 << 20;    // of C, which then comes from further away
+constexpr std::size_t kInPlaceRows = 12;        // of C, for B in place, up to kInPlaceBytes of it
+constexpr std::size_t kInPlaceFew = 2;          // of C, for a larger B
 constexpr std::size_t kInPlaceBytes = 2 << 20;
-constexpr std::size_t kInPlaceColumns = 128;     // of C, for A in place
-constexpr std::size_t kInPlaceShort = 256;       // the same where A's rows are one step of k
-constexpr std::size_t kInPlaceCrowded = 32;      // the same where A's rows share sets of a cache
-constexpr std::size_t kLeastBlockRows = 48;      // of A: fewer do not pay for fetching B
-constexpr std::size_t kOneBlockRows = 48;        // of A: so few are one block for all of B
-constexpr std::size_t kMostTaskColumns = 128;    // of B, beside a block of A in L2
-constexpr std::size_t kForkProducts = 400'000;   // multiply-adds that are worth a fork
-constexpr std::size_t kTaskProducts = 100'000;   // and a task
-constexpr std::size_t kGroups = 4;               // of columns for each thread, where B is read so
-constexpr std::size_t kTasks = 8;                // for each thread, so that all end together
+constexpr std::size_t kInPlaceColumns = 128;    // of C, for A in place
+constexpr std::size_t kInPlaceShort = 256;      // the same where A's rows are one step of k
+constexpr std::size_t kInPlaceCrowded = 32;     // the same where A's rows share sets of a cache
+constexpr std::size_t kLeastBlockRows = 48;     // of A: fewer do not pay for fetching B
+constexpr std::size_t kOneBlockRows = 48;       // of A: so few are one block for all of B
+constexpr std::size_t kMostTaskColumns = 128;   // of B, beside a block of A in L2
+constexpr std::size_t kForkProducts = 400'000;  // multiply-adds that are worth a fork
+constexpr std::size_t kTaskProducts = 100'000;  // and a task
+constexpr std::size_t kGroups = 4;              // of columns for each thread, where B is read so
+constexpr std::size_t kTasks = 8;               // for each thread, so that all end together
 
 // a in equal parts of at most `most`, each a multiple of `unit`.
 constexpr std::size_t part_of(std::size_t a, std::size_t most, std::size_t unit) {
@@ -48,8 +48,9 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
 
   const bool short_rows = !g.a.transposed && g.k <= kStep;
   p.crowded = g.a.transposed && g.a.ld * size_of(g.a.type) % 4096 == 0;
-  const std::size_t in_place =
-      short_rows ? kInPlaceShort : p.crowded ? kInPlaceCrowded : kInPlaceColumns;
+  const std::size_t in_place = short_rows  ? kInPlaceShort
+                               : p.crowded ? kInPlaceCrowded
+                                           : kInPlaceColumns;
   p.pack_a = !a_native || (g.m > 6 && g.n > in_place);
   const std::size_t most_rows = kBlockBytes / (kStep * size);
   // A B from memory is better packed for a few rows already: packing asks for it ahead.

@@ -29,23 +29,21 @@ inline constexpr std::size_t kWidestPanel = 64, kWidestBytes = 256;
 struct GemmPlan {
   PanelsOfB panels = PanelsOfB::in_place;
   bool pack_a = false;
-  bool crowded = false;              // rows of A transposed are whole pages apart: few sets of L1, L2
-  bool share_both = false;           // many parts of k: tasks so small that no thread waits long
-  bool along = false;                // C is walked along its rows: few k, and all of B in L2
+  bool crowded = false;     // rows of A transposed are whole pages apart: few sets of L1, L2
+  bool share_both = false;  // many parts of k: tasks so small that no thread waits long
+  bool along = false;       // C is walked along its rows: few k, and all of B in L2
   bool parallel = false;
-  int vectors = 2;                   // of a row of the tile: 2, or 4 when there are few rows
+  int vectors = 2;                    // of a row of the tile: 2, or 4 when there are few rows
   std::size_t rows = 0, columns = 0;  // of the part of C that is worked on at a time
-  std::size_t depth = 0;             // of k that is packed, of the shared operand, at a time
-  std::size_t step = 0;              // of k a tile goes through at a time
-  std::size_t block_rows = 0;        // of A, together in L2
-  std::size_t tasks_across = 1;      // into how many the columns are cut
-  std::size_t group = 0;             // columns that a task packs at a time; 0: one panel
+  std::size_t depth = 0;              // of k that is packed, of the shared operand, at a time
+  std::size_t step = 0;               // of k a tile goes through at a time
+  std::size_t block_rows = 0;         // of A, together in L2
+  std::size_t tasks_across = 1;       // into how many the columns are cut
+  std::size_t group = 0;              // columns that a task packs at a time; 0: one panel
   std::size_t shared_bytes = 0, own_bytes = 0;  // scratch; own: of each thread
-  std::size_t a_bytes = 0;           // and A, where both are shared
+  std::size_t a_bytes = 0;                      // and A, where both are shared
 
-  std::size_t blocks(std::size_t of_rows) const {
-    return ceil_div(of_rows, block_rows);
-  }
+  std::size_t blocks(std::size_t of_rows) const { return ceil_div(of_rows, block_rows); }
 };
 
 GemmPlan plan_gemm(const Gemm& product, std::size_t threads);

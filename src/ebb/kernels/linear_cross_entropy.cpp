@@ -11,10 +11,10 @@
 namespace ebb::kernels {
 namespace {
 
-constexpr std::size_t kMostRows = 1024;      // of a tile: more do not make the products quicker
-constexpr std::size_t kMostClasses = 4096;   // likewise, and the tile stays in the cache
-constexpr std::size_t kLeastKeptRows = 32;   // fewer: making logits twice is quicker
-constexpr std::size_t kPad = 64;             // bytes between rows of a tile: no power of two apart
+constexpr std::size_t kMostRows = 1024;     // of a tile: more do not make the products quicker
+constexpr std::size_t kMostClasses = 4096;  // likewise, and the tile stays in the cache
+constexpr std::size_t kLeastKeptRows = 32;  // fewer: making logits twice is quicker
+constexpr std::size_t kPad = 64;            // bytes between rows of a tile: no power of two apart
 
 Storage stored(const LinearShape& shape, Storage given) {
   return shape.element == 8 ? Storage::f64 : given;
@@ -34,18 +34,36 @@ struct Products {
     return {weight, stored(shape, shape.weight), shape.width, transposed};
   }
   Gemm to_logits() const {
-    return {.m = r, .n = c, .k = shape.width, .a = rows(), .b = classes(true), .c = logits,
-            .ldc = ld(), .c_type = type()};
+    return {.m = r,
+            .n = c,
+            .k = shape.width,
+            .a = rows(),
+            .b = classes(true),
+            .c = logits,
+            .ldc = ld(),
+            .c_type = type()};
   }
   Gemm to_dx(void* dx, bool first) const {
-    return {.m = r, .n = shape.width, .k = c, .a = {logits, type(), ld(), false},
-            .b = classes(false), .c = dx, .ldc = shape.width,
-            .c_type = type(), .accumulate = !first};
+    return {.m = r,
+            .n = shape.width,
+            .k = c,
+            .a = {logits, type(), ld(), false},
+            .b = classes(false),
+            .c = dx,
+            .ldc = shape.width,
+            .c_type = type(),
+            .accumulate = !first};
   }
   Gemm to_dweight(void* dweight, bool first) const {
-    return {.m = c, .n = shape.width, .k = r, .a = {logits, type(), ld(), true},
-            .b = rows(), .c = dweight, .ldc = shape.width,
-            .c_type = type(), .accumulate = !first};
+    return {.m = c,
+            .n = shape.width,
+            .k = r,
+            .a = {logits, type(), ld(), true},
+            .b = rows(),
+            .c = dweight,
+            .ldc = shape.width,
+            .c_type = type(),
+            .accumulate = !first};
   }
 };
 
@@ -269,8 +287,8 @@ void linear_cross_entropy(const LinearShape& shape, const void* x, const void* w
 template <class T, class Label>
 void linear_cross_entropy_backward(const LinearShape& shape, const void* x, const void* weight,
                                    const Label* labels, const SparseTargets& targets,
-                                   const LinearGradients<T>& gradients, T* sum,
-                                   std::int64_t* count, std::span<std::byte> scratch) {
+                                   const LinearGradients<T>& gradients, T* sum, std::int64_t* count,
+                                   std::span<std::byte> scratch) {
   Work<T, Label>(shape, linear_tiles(shape, scratch.size()), x, weight, labels, targets, scratch)
       .run(&gradients, sum, count);
 }
@@ -300,10 +318,9 @@ void linear_cross_entropy_dweight(const LinearShape& shape, const void* x, const
   template void linear_cross_entropy(const LinearShape&, const void*, const void*, const Label*, \
                                      const SparseTargets&, T*, std::int64_t*,                    \
                                      std::span<std::byte>);                                      \
-  template void linear_cross_entropy_backward(const LinearShape&, const void*, const void*,      \
-                                              const Label*, const SparseTargets&,                \
-                                              const LinearGradients<T>&, T*, std::int64_t*,      \
-                                              std::span<std::byte>);                             \
+  template void linear_cross_entropy_backward(                                                   \
+      const LinearShape&, const void*, const void*, const Label*, const SparseTargets&,          \
+      const LinearGradients<T>&, T*, std::int64_t*, std::span<std::byte>);                       \
   template void linear_cross_entropy_dweight(const LinearShape&, const void*, const void*,       \
                                              const Label*, const SparseTargets&,                 \
                                              const LinearDweight<T>&, std::span<std::byte>);

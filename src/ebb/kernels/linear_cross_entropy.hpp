@@ -63,8 +63,8 @@ struct LinearGradients {
 template <class T, class Label>
 void linear_cross_entropy_backward(const LinearShape& shape, const void* x, const void* weight,
                                    const Label* labels, const SparseTargets& targets,
-                                   const LinearGradients<T>& gradients, T* sum,
-                                   std::int64_t* count, std::span<std::byte> scratch);
+                                   const LinearGradients<T>& gradients, T* sum, std::int64_t* count,
+                                   std::span<std::byte> scratch);
 
 // dweight of some classes alone, in the bits it has above. shape.classes and `weight` are those
 // classes; `first` is their first one, of `all`. Logits are made once more.

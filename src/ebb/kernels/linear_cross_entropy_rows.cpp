@@ -24,9 +24,8 @@ T exp_of(T x) {
 template <class T>
 void add_block(const T* x, std::size_t n, bool totals, LinearRow<T>& row) {
   if (totals) {
-    row.total += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
-      return hn::Add(acc, load(x + i, amount));
-    });
+    row.total += row_sum<T>(n, [&](auto acc, std::size_t i, auto amount)
+                                   EBB_LAMBDA { return hn::Add(acc, load(x + i, amount)); });
   }
   const T max = row_max(x, n);
   const bool nothing = max == -std::numeric_limits<T>::infinity();
@@ -81,15 +80,15 @@ void gradient_of(T* x, std::size_t n, const LinearRow<T>& row, T upstream, T spr
   walk_wide<T>(n, stage);
 }
 
-#define EBB_LINEAR_ROWS(T, suffix)                                                              \
-  void add_##suffix(const T* x, std::size_t n, bool totals, LinearRow<T>& row) {                \
-    add_classes(x, n, totals, row);                                                             \
-  }                                                                                             \
-  T loss_##suffix(const LinearRow<T>& row, std::size_t classes, T smoothing) {                  \
-    return loss_of(row, classes, smoothing);                                                    \
-  }                                                                                             \
-  void gradient_##suffix(T* x, std::size_t n, const LinearRow<T>& row, T upstream, T spread) {  \
-    gradient_of(x, n, row, upstream, spread);                                                   \
+#define EBB_LINEAR_ROWS(T, suffix)                                                             \
+  void add_##suffix(const T* x, std::size_t n, bool totals, LinearRow<T>& row) {               \
+    add_classes(x, n, totals, row);                                                            \
+  }                                                                                            \
+  T loss_##suffix(const LinearRow<T>& row, std::size_t classes, T smoothing) {                 \
+    return loss_of(row, classes, smoothing);                                                   \
+  }                                                                                            \
+  void gradient_##suffix(T* x, std::size_t n, const LinearRow<T>& row, T upstream, T spread) { \
+    gradient_of(x, n, row, upstream, spread);                                                  \
   }
 EBB_LINEAR_ROWS(float, f32)
 EBB_LINEAR_ROWS(double, f64)
@@ -112,15 +111,15 @@ void choose_target() {
 
 }  // namespace
 
-#define EBB_LINEAR_DISPATCH(T, suffix)                                                   \
-  HWY_EXPORT(add_##suffix);                                                              \
-  HWY_EXPORT(loss_##suffix);                                                             \
-  HWY_EXPORT(gradient_##suffix);                                                         \
-  template <>                                                                            \
-  LinearRowFunctions<T> linear_row_functions() {                                         \
-    choose_target();                                                                     \
-    return {HWY_DYNAMIC_DISPATCH(add_##suffix), HWY_DYNAMIC_DISPATCH(loss_##suffix),     \
-            HWY_DYNAMIC_DISPATCH(gradient_##suffix)};                                    \
+#define EBB_LINEAR_DISPATCH(T, suffix)                                               \
+  HWY_EXPORT(add_##suffix);                                                          \
+  HWY_EXPORT(loss_##suffix);                                                         \
+  HWY_EXPORT(gradient_##suffix);                                                     \
+  template <>                                                                        \
+  LinearRowFunctions<T> linear_row_functions() {                                     \
+    choose_target();                                                                 \
+    return {HWY_DYNAMIC_DISPATCH(add_##suffix), HWY_DYNAMIC_DISPATCH(loss_##suffix), \
+            HWY_DYNAMIC_DISPATCH(gradient_##suffix)};                                \
   }
 EBB_LINEAR_DISPATCH(float, f32)
 EBB_LINEAR_DISPATCH(double, f64)

@@ -10,8 +10,8 @@ namespace ebb::kernels {
 template <class T>
 struct LinearRow {
   T max = -std::numeric_limits<T>::infinity();
-  T sum = 0;      // of e^(logit - max)
-  T total = 0;    // of the logits, where asked for
+  T sum = 0;    // of e^(logit - max)
+  T total = 0;  // of the logits, where asked for
   T at_label = 0;
 };
 

@@ -38,8 +38,8 @@ void sparse_losses(const T* const* rows, const std::size_t* labels, std::size_t 
     const T below = row_sum<T>(n, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
       return hn::Add(acc, hn::Sub(load(x + i, amount), vmax));
     });
-    losses[row] = (1 - smoothing) * losses[row] +
-                  smoothing * (log_sum[row] - below / static_cast<T>(n));
+    losses[row] =
+        (1 - smoothing) * losses[row] + smoothing * (log_sum[row] - below / static_cast<T>(n));
   }
 }
 

@@ -93,8 +93,8 @@ HWY_INLINE VecOf<D> power_of_two(D d, VecOf<SignedOf<D>> n) {
 // e^r for |r| <= ln2 / 2.
 template <class D, class V>
 HWY_INLINE V exp_reduced(D d, V r) {
-  const V q = horner(d, r, 0.4999999341f, 0.1666652011f, 0.04166839394f, 0.00836878021f,
-                     0.001381448062f);
+  const V q =
+      horner(d, r, 0.4999999341f, 0.1666652011f, 0.04166839394f, 0.00836878021f, 0.001381448062f);
   return Add(MulAdd(Mul(r, r), q, r), Set(d, 1.0f));
 }
 
@@ -266,11 +266,9 @@ HWY_INLINE V cos_abs(D d, V abs_x) {
   const V t = MulAdd(abs_x, Set(d, 0.636619772367581343f), magic);
   const V r = sub_half_pi(d, abs_x, Sub(t, magic));
   const V z = Mul(r, r);
-  const V s = MulAdd(
-      Mul(r, z), horner(d, z, -0.1666665491f, 0.00833217585f, -0.0001951697785f), r);
-  const V c = MulAdd(
-      Mul(z, z), horner(d, z, 0.04166664681f, -0.00138873645f, 2.4438092e-5f),
-      NegMulAdd(z, Set(d, 0.5f), Set(d, 1.0f)));
+  const V s = MulAdd(Mul(r, z), horner(d, z, -0.1666665491f, 0.00833217585f, -0.0001951697785f), r);
+  const V c = MulAdd(Mul(z, z), horner(d, z, 0.04166664681f, -0.00138873645f, 2.4438092e-5f),
+                     NegMulAdd(z, Set(d, 0.5f), Set(d, 1.0f)));
   const auto q = Add(BitCast(di, t), Set(di, 1));
   const auto odd = Eq(And(q, Set(di, 1)), Set(di, 1));
   const V sign = BitCast(d, ShiftLeft<30>(And(q, Set(di, 2))));
@@ -297,8 +295,7 @@ HWY_INLINE V normal_tail_moment(D d, V t) {
                      17.2815647229f / kRaise, 3.87886997669f / kRaise, 0.398941152243f / kRaise);
   const V leading = Add(t, Set(d, 9.72310959819f));
   const V upper = MulAdd(t, MulAdd(t, leading, Set(d, 44.309683027f)), Set(d, 112.403602146f));
-  const V denominator =
-      MulAdd(t, MulAdd(t, upper, Set(d, 155.187553867f)), Set(d, 91.9614714787f));
+  const V denominator = MulAdd(t, MulAdd(t, upper, Set(d, 155.187553867f)), Set(d, 91.9614714787f));
   return Mul(Mul(gauss, t), Div(n, denominator));  // the division need not wait for the power
 }
 
@@ -395,8 +392,7 @@ HWY_INLINE V log1p(D d, V x) {
     const auto e = detail::split_exponent(d, u, m);
     // 2^-e, or 0 at the very top, where nothing that was lost counts.
     const V scale = BitCast(d, Sub(Set(di, 0x3f800000), e));
-    const V f = MulAdd(lost, IfThenZeroElse(Gt(u, Set(d, 1.0e30f)), scale),
-                           Sub(m, one));
+    const V f = MulAdd(lost, IfThenZeroElse(Gt(u, Set(d, 1.0e30f)), scale), Sub(m, one));
     V result = detail::log_reduced(d, e, f);
     const V inf = Set(d, std::numeric_limits<float>::infinity());
     result = IfThenElse(Lt(x, inf), result, x);
@@ -415,9 +411,8 @@ HWY_INLINE V sin(D d, V x) {
     const V near = Xor(detail::sin_abs(d, a), Xor(a, x));
     const auto ok = Le(a, Set(d, detail::kMaxAngle));
     if (HWY_LIKELY(AllTrue(d, ok))) return near;
-    const V far = per_lane(d, x, [](float v) {
-      return static_cast<float>(std::sin(static_cast<double>(v)));
-    });
+    const V far = per_lane(
+        d, x, [](float v) { return static_cast<float>(std::sin(static_cast<double>(v))); });
     return IfThenElse(ok, near, far);
   }
 }
@@ -431,9 +426,8 @@ HWY_INLINE V cos(D d, V x) {
     const V near = detail::cos_abs(d, a);
     const auto ok = Le(a, Set(d, detail::kMaxAngle));
     if (HWY_LIKELY(AllTrue(d, ok))) return near;
-    const V far = per_lane(d, x, [](float v) {
-      return static_cast<float>(std::cos(static_cast<double>(v)));
-    });
+    const V far = per_lane(
+        d, x, [](float v) { return static_cast<float>(std::cos(static_cast<double>(v))); });
     return IfThenElse(ok, near, far);
   }
 }
@@ -446,9 +440,9 @@ HWY_INLINE V tanh(D d, V x) {
     // c N(c^2) / D(c^2), which has reached 1 where c is cut off. All coefficients are positive, so
     // that only roundings show: up to 5 ulp, for two thirds of the work of 3 (decision 0016).
     const V c = clamp_keep_nan(d, x, -9.3f, 9.3f), z = Mul(c, c), z2 = Mul(z, z);
-    const V n = MulAdd(
-        z2, MulAdd(z2, Set(d, 0.0171592757f), horner(d, z, 4501.45605f, 26.5182133f)),
-        horner(d, z, 1288326.12f, 172374.453f));
+    const V n =
+        MulAdd(z2, MulAdd(z2, Set(d, 0.0171592757f), horner(d, z, 4501.45605f, 26.5182133f)),
+               horner(d, z, 1288326.12f, 172374.453f));
     const V m = MulAdd(z2, Add(z2, horner(d, z, 33330.3867f, 422.969269f)),
                        horner(d, z, 1288326.12f, 601816.312f));
     return clamp_keep_nan(d, Div(Mul(c, n), m), -1.0f, 1.0f);
@@ -504,9 +498,8 @@ HWY_INLINE V softplus(D d, V x) {
 template <class D, class V>
 HWY_INLINE V gelu(D d, V x) {
   if constexpr (kIsDouble<D>) {
-    return per_lane(d, x, [](double v) {
-      return v < -40 ? -0.0 : v * detail::normal_cdf_double(v);
-    });
+    return per_lane(d, x,
+                    [](double v) { return v < -40 ? -0.0 : v * detail::normal_cdf_double(v); });
   } else {
     const V t = Min(Set(d, 15.5f), Abs(x));
     return Sub(Max(Zero(d), x), detail::normal_tail_moment(d, t));
@@ -553,8 +546,8 @@ HWY_INLINE V gelu_tanh_grad(D d, V x) {
   using T = LaneOf<D>;
   const V c = clamp_keep_nan(d, x, T(-40), T(9));  // from 9 on it is 1
   const V v = detail::gelu_tanh_argument(d, c);
-  const V slope = MulAdd(Mul(c, c), Set(d, T(3 * detail::kGeluTanhB)),
-                             Set(d, T(detail::kGeluTanhA)));
+  const V slope =
+      MulAdd(Mul(c, c), Set(d, T(3 * detail::kGeluTanhB)), Set(d, T(detail::kGeluTanhA)));
   V sigmoid_slope;
   const V s = detail::sigmoid_and_slope(d, v, sigmoid_slope);
   return MulAdd(Mul(c, slope), sigmoid_slope, s);

@@ -26,13 +26,10 @@ HWY_INLINE V pow_double(D d, V abs_x, V y) {
   const auto bits = BitCast(du, abs_x);
   const auto offset = Set(du, 0x3fe6a09e667f3bcdull);  // sqrt(1/2)
   // Exponent with a bias of 2048, so that an unsigned shift does; then m in [sqrt.5, sqrt2).
-  const auto biased = ShiftRight<52>(
-      Add(Sub(bits, offset), Set(du, 0x7ffull << 52)));
+  const auto biased = ShiftRight<52>(Add(Sub(bits, offset), Set(du, 0x7ffull << 52)));
   const auto magic_bits = Set(du, 0x4330000000000000ull);  // 2^52
-  const V e = Sub(BitCast(d, Or(biased, magic_bits)),
-                      Set(d, 4503599627370496.0 + 2047.0));
-  const V m = BitCast(
-      d, Sub(bits, ShiftLeft<52>(Sub(biased, Set(du, 2047)))));
+  const V e = Sub(BitCast(d, Or(biased, magic_bits)), Set(d, 4503599627370496.0 + 2047.0));
+  const V m = BitCast(d, Sub(bits, ShiftLeft<52>(Sub(biased, Set(du, 2047)))));
   const V one = Set(d, 1.0);
   const V s = Div(Sub(m, one), Add(m, one));
   const V z = Mul(s, s);

@@ -62,9 +62,8 @@ HWY_INLINE void philox_groups(const PhiloxKeys& keys, std::uint64_t stream, std:
   const auto widening = [&](V a, V b) HWY_ATTR {
     return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b));
   };
-  const auto key = [&](std::size_t round, int word) HWY_ATTR {
-    return hn::Load(d64, keys.rounds[round][word]);
-  };
+  const auto key = [&](std::size_t round, int word)
+                       HWY_ATTR { return hn::Load(d64, keys.rounds[round][word]); };
   // Round one, but for the product of the low word of the block number.
   const V product = widening(m1, hn::Set(d64, stream & 0xFFFFFFFFu));
   const V stream_part = hn::Xor(key(0, 0), hn::ShiftRight<32>(product));

@@ -209,10 +209,9 @@ HWY_NOINLINE void back_block(const GruBack<T>& call, const Layout& layout, T* sc
 template <class T>
 void run(const Gru<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  run_forward<kGates>(call.over, layout, call.weight, scratch,
-                      [&](std::size_t row, std::size_t rows) {
-                        forward_block(call, layout, scratch, row, rows);
-                      });
+  run_forward<kGates>(
+      call.over, layout, call.weight, scratch,
+      [&](std::size_t row, std::size_t rows) { forward_block(call, layout, scratch, row, rows); });
 }
 
 template <class T>

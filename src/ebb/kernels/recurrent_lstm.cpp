@@ -212,10 +212,9 @@ HWY_NOINLINE void back_block(const LstmBack<T>& call, const Layout& layout, T* s
 template <class T>
 void run(const Lstm<T>& call, T* scratch) {
   const Layout layout(call.over, kGates);
-  run_forward<kGates>(call.over, layout, call.weight, scratch,
-                      [&](std::size_t row, std::size_t rows) {
-                        forward_block(call, layout, scratch, row, rows);
-                      });
+  run_forward<kGates>(
+      call.over, layout, call.weight, scratch,
+      [&](std::size_t row, std::size_t rows) { forward_block(call, layout, scratch, row, rows); });
 }
 
 template <class T>

@@ -381,10 +381,9 @@ void cumsum(const T* x, T* y, std::size_t outer, std::size_t n, std::size_t inne
   using A = AccumulatorOf<T>;
   if (outer * n * inner == 0) return;
   if (inner == 1) {
-    return pool::parallel_for(outer, grain_for(n),
-                              [&](std::size_t row, std::size_t end) {
-                                cumsum_rows(x + row * n, y + row * n, end - row, n, reverse);
-                              });
+    return pool::parallel_for(outer, grain_for(n), [&](std::size_t row, std::size_t end) {
+      cumsum_rows(x + row * n, y + row * n, end - row, n, reverse);
+    });
   }
   const std::size_t width = std::min(inner, kTile), tiles = ceil_div(inner, width);
   const std::size_t grain = grain_for(width * n);

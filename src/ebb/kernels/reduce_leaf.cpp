@@ -87,7 +87,7 @@ HWY_INLINE void fold_lanes(const A* x, const Stretches& s, std::size_t first, co
     }
     for (std::size_t j = 0; j < kAll; ++j) {
       auto& lanes = acc[j / kVectors][j % kVectors];
-      lanes = take_in<kFold == Fold::exps ? Fold::sum : kFold>(d, lanes, v[j], c[j / kVectors]);
+      lanes = take_in < kFold == Fold::exps ? Fold::sum : kFold > (d, lanes, v[j], c[j / kVectors]);
     }
   };
   const std::size_t after = s.count * s.step * sizeof(A);
@@ -119,9 +119,8 @@ HWY_INLINE void fold_lanes(const A* x, const Stretches& s, std::size_t first, co
   for (std::size_t r = 0; r < kCount; ++r) {
     for (std::size_t half = kVectors / 2; half > 0; half /= 2)
       for (std::size_t k = 0; k < half; ++k) acc[r][k] = join<kFold>(acc[r][k], acc[r][k + half]);
-    to[first + r] = fold_of_lanes(d, acc[r][0], [](auto a, auto b) EBB_LAMBDA {
-      return join<kFold>(a, b);
-    });
+    to[first + r] =
+        fold_of_lanes(d, acc[r][0], [](auto a, auto b) EBB_LAMBDA { return join<kFold>(a, b); });
   }
 }
 
@@ -168,9 +167,8 @@ HWY_INLINE void fold_columns(const A* x, std::size_t rows, std::size_t step, std
   for (; i < rows; ++i) {
     map::apply<1>(
         acc, n, false,
-        [](auto tag, auto v, auto e, auto centre) EBB_LAMBDA {
-          return take_in<kFold>(tag, v, e, centre);
-        },
+        [](auto tag, auto v, auto e, auto centre)
+            EBB_LAMBDA { return take_in<kFold>(tag, v, e, centre); },
         map::Array<A>{acc}, map::Array<A>{x + i * step}, map::Array<A>{kCentred ? c : acc});
   }
 }
@@ -178,12 +176,18 @@ HWY_INLINE void fold_columns(const A* x, std::size_t rows, std::size_t step, std
 template <class A>
 void float_blocks(Fold fold, const A* x, const Stretches& s, const A* c, A* to) {
   switch (fold) {
-    case Fold::sum: return fold_stretches<Fold::sum>(x, s, c, to);
-    case Fold::prod: return fold_stretches<Fold::prod>(x, s, c, to);
-    case Fold::max: return fold_stretches<Fold::max>(x, s, c, to);
-    case Fold::min: return fold_stretches<Fold::min>(x, s, c, to);
-    case Fold::squares: return fold_stretches<Fold::squares>(x, s, c, to);
-    case Fold::exps: return fold_stretches<Fold::exps>(x, s, c, to);
+    case Fold::sum:
+      return fold_stretches<Fold::sum>(x, s, c, to);
+    case Fold::prod:
+      return fold_stretches<Fold::prod>(x, s, c, to);
+    case Fold::max:
+      return fold_stretches<Fold::max>(x, s, c, to);
+    case Fold::min:
+      return fold_stretches<Fold::min>(x, s, c, to);
+    case Fold::squares:
+      return fold_stretches<Fold::squares>(x, s, c, to);
+    case Fold::exps:
+      return fold_stretches<Fold::exps>(x, s, c, to);
   }
 }
 
@@ -191,12 +195,18 @@ template <class A>
 void float_rows(Fold fold, const A* x, std::size_t rows, std::size_t step, std::size_t n,
                 const A* c, A* acc) {
   switch (fold) {
-    case Fold::sum: return fold_columns<Fold::sum>(x, rows, step, n, c, acc);
-    case Fold::prod: return fold_columns<Fold::prod>(x, rows, step, n, c, acc);
-    case Fold::max: return fold_columns<Fold::max>(x, rows, step, n, c, acc);
-    case Fold::min: return fold_columns<Fold::min>(x, rows, step, n, c, acc);
-    case Fold::squares: return fold_columns<Fold::squares>(x, rows, step, n, c, acc);
-    case Fold::exps: return fold_columns<Fold::exps>(x, rows, step, n, c, acc);
+    case Fold::sum:
+      return fold_columns<Fold::sum>(x, rows, step, n, c, acc);
+    case Fold::prod:
+      return fold_columns<Fold::prod>(x, rows, step, n, c, acc);
+    case Fold::max:
+      return fold_columns<Fold::max>(x, rows, step, n, c, acc);
+    case Fold::min:
+      return fold_columns<Fold::min>(x, rows, step, n, c, acc);
+    case Fold::squares:
+      return fold_columns<Fold::squares>(x, rows, step, n, c, acc);
+    case Fold::exps:
+      return fold_columns<Fold::exps>(x, rows, step, n, c, acc);
   }
 }
 
@@ -243,19 +253,23 @@ void blocks_of(Element element, Fold fold, const void* x, const Stretches& s, co
   const auto* cf = static_cast<const float*>(c);
   auto* f = static_cast<float*>(to);
   switch (element) {
-    case Element::f32: return float_blocks(fold, static_cast<const float*>(x), s, cf, f);
+    case Element::f32:
+      return float_blocks(fold, static_cast<const float*>(x), s, cf, f);
     case Element::f64:
       return float_blocks(fold, static_cast<const double*>(x), s, static_cast<const double*>(c),
                           static_cast<double*>(to));
-    case Element::bf16: return half_blocks(fold, static_cast<const bf16*>(x), s, cf, f);
-    case Element::f16: return half_blocks(fold, static_cast<const f16*>(x), s, cf, f);
+    case Element::bf16:
+      return half_blocks(fold, static_cast<const bf16*>(x), s, cf, f);
+    case Element::f16:
+      return half_blocks(fold, static_cast<const f16*>(x), s, cf, f);
     case Element::i32:
       return integer_blocks(fold, static_cast<const std::int32_t*>(x), s,
                             static_cast<std::int32_t*>(to));
     case Element::i64:
       return integer_blocks(fold, static_cast<const std::int64_t*>(x), s,
                             static_cast<std::int64_t*>(to));
-    default: std::abort();
+    default:
+      std::abort();
   }
 }
 
@@ -278,15 +292,18 @@ void rows_of(Element element, Fold fold, const void* x, std::size_t rows, std::s
     case Element::f64:
       return float_rows(fold, static_cast<const double*>(x), rows, step, n,
                         static_cast<const double*>(c), static_cast<double*>(acc));
-    case Element::bf16: return half_rows(fold, static_cast<const bf16*>(x), rows, step, n, cf, af);
-    case Element::f16: return half_rows(fold, static_cast<const f16*>(x), rows, step, n, cf, af);
+    case Element::bf16:
+      return half_rows(fold, static_cast<const bf16*>(x), rows, step, n, cf, af);
+    case Element::f16:
+      return half_rows(fold, static_cast<const f16*>(x), rows, step, n, cf, af);
     case Element::i32:
       return integer_rows(fold, static_cast<const std::int32_t*>(x), rows, step, n,
                           static_cast<std::int32_t*>(acc));
     case Element::i64:
       return integer_rows(fold, static_cast<const std::int64_t*>(x), rows, step, n,
                           static_cast<std::int64_t*>(acc));
-    default: std::abort();
+    default:
+      std::abort();
   }
 }
 

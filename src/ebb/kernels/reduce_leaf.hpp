@@ -23,10 +23,14 @@ template <class A>
 constexpr A identity(Fold fold) {
   using Limits = std::numeric_limits<A>;
   switch (fold) {
-    case Fold::prod: return A(1);
-    case Fold::max: return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-    case Fold::min: return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    default: return A(0);
+    case Fold::prod:
+      return A(1);
+    case Fold::max:
+      return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    case Fold::min:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    default:
+      return A(0);
   }
 }
 
@@ -36,17 +40,25 @@ inline A combine(Fold fold, A a, A b) {
   if constexpr (std::is_integral_v<A>) {
     using U = std::make_unsigned_t<A>;
     switch (fold) {
-      case Fold::prod: return static_cast<A>(static_cast<U>(a) * static_cast<U>(b));
-      case Fold::max: return a > b ? a : b;
-      case Fold::min: return a < b ? a : b;
-      default: return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
+      case Fold::prod:
+        return static_cast<A>(static_cast<U>(a) * static_cast<U>(b));
+      case Fold::max:
+        return a > b ? a : b;
+      case Fold::min:
+        return a < b ? a : b;
+      default:
+        return static_cast<A>(static_cast<U>(a) + static_cast<U>(b));
     }
   } else {
     switch (fold) {
-      case Fold::prod: return a * b;
-      case Fold::max: return a > b || a != a ? a : b;
-      case Fold::min: return a < b || a != a ? a : b;
-      default: return a + b;
+      case Fold::prod:
+        return a * b;
+      case Fold::max:
+        return a > b || a != a ? a : b;
+      case Fold::min:
+        return a < b || a != a ? a : b;
+      default:
+        return a + b;
     }
   }
 }

@@ -13,10 +13,10 @@ inline constexpr std::size_t kMaxRotarySize = 512;
 // rest is copied. They may be the same array.
 struct Rotary {
   std::size_t batch = 1, positions = 0, width = 0, heads = 1;
-  std::size_t size = 0;     // even, at most kMaxRotarySize
+  std::size_t size = 0;  // even, at most kMaxRotarySize
   double base = 10000;
-  std::size_t offset = 0;   // the first position
-  bool back = false;        // by the negative angle: the gradient, and the inverse
+  std::size_t offset = 0;  // the first position
+  bool back = false;       // by the negative angle: the gradient, and the inverse
 };
 
 template <class T>  // float or double

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kLongestWaiting = 8192;  // bytes of a row whose exponentials fit on the stack
 constexpr std::size_t kShortRow = 1024;        // bytes
 constexpr std::size_t kShortRows = 16;         // rows of that kind taken together
-}
+}  // namespace
 }  // namespace ebb::kernels
 #endif
 

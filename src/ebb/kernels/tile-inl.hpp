@@ -76,7 +76,7 @@ struct RowsAlong {  // a row's side by side
       : low(a), high(a + (MR > 3 ? 3 * a_row : 0)), row(a_row * sizeof(T)) {}
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
-    return set_from<r % 3, u * static_cast<int>(sizeof(T))>(d, r < 3 ? low : high, row);
+    return set_from<r % 3, u* static_cast<int>(sizeof(T))>(d, r < 3 ? low : high, row);
   }
   HWY_INLINE void next(int n) {
     low += n;
@@ -94,8 +94,8 @@ struct RowsAcross {  // those of one k side by side, `step` elements from one k 
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
     constexpr int kOf4 = u % 4, kTimes = kOf4 % 3 + kOf4 / 3;
-    return set_from<kTimes, r * static_cast<int>(sizeof(T))>(d, u < 4 ? a : a4,
-                                                           kOf4 < 3 ? once : thrice);
+    return set_from<kTimes, r* static_cast<int>(sizeof(T))>(d, u < 4 ? a : a4,
+                                                            kOf4 < 3 ? once : thrice);
   }
   template <int v, int u, class D>
   HWY_INLINE hn::Vec<D> vector(D d) const {  // as rows of B
@@ -114,7 +114,7 @@ struct RowsApart {  // rows anywhere, a row's side by side
   const T* row[MR];
   template <int r, int u, class D>
   HWY_INLINE hn::Vec<D> at(D d) const {
-    return set_from<0, u * static_cast<int>(sizeof(T))>(d, row[r], 0);
+    return set_from<0, u* static_cast<int>(sizeof(T))>(d, row[r], 0);
   }
   HWY_INLINE void next(int n) {
 #pragma GCC unroll 8
@@ -159,9 +159,8 @@ HWY_INLINE void tile_step(V (&acc)[MR][NV], const A& a, const B& b,
                           std::integer_sequence<int, r...>, std::integer_sequence<int, v...>) {
   const hn::ScalableTag<T> d;
   const V row[NV] = {b.template vector<v, u>(d)...};
-  const auto each = [&](V element, V(&sums)[NV]) HWY_ATTR {
-    (fuse_into<T>(sums[v], element, row[v]), ...);
-  };
+  const auto each = [&](V element, V(&sums)[NV])
+                        HWY_ATTR { (fuse_into<T>(sums[v], element, row[v]), ...); };
   (each(a.template at<r, u>(d), acc[r]), ...);
 }
 

@@ -26,7 +26,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #undef EBB_TILE_SPELT_OUT
 #if HWY_TARGET == HWY_AVX2 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && !HWY_IS_ASAN && \
-    !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) &&                     \
+    !defined(__SANITIZE_THREAD__)
 #define EBB_TILE_SPELT_OUT 1
 constexpr int kTileSteps = 8;
 #else
@@ -93,7 +94,7 @@ HWY_INLINE void store_to(D d, hn::Vec<D> v, T* p, size_t stride) {
 }
 // Bytes of v vectors.
 template <int v, class D>
-constexpr int kBytes = v * static_cast<int>(hn::MaxLanes(D()) * sizeof(hn::TFromD<D>));
+constexpr int kBytes = v* static_cast<int>(hn::MaxLanes(D()) * sizeof(hn::TFromD<D>));
 
 // acc = x y + acc
 template <class T, class V>

@@ -149,8 +149,7 @@ void lion_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_
                 // Its sign; what has none (0, NaN) goes through as it is.
                 const auto c = hn::MulAdd(fresh1, far, m);
                 const auto unit = hn::CopySignToAbs(constant<T>(1), c);
-                const auto move =
-                    hn::IfThenElse(hn::Or(hn::Lt(c, zero), hn::Gt(c, zero)), unit, c);
+                const auto move = hn::IfThenElse(hn::Or(hn::Lt(c, zero), hn::Gt(c, zero)), unit, c);
                 store<T>(hn::NegMulAdd(lr, move, hn::Mul(p, shrink)), param + i, amount);
               });
             });

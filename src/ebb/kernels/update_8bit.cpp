@@ -76,8 +76,8 @@ HWY_INLINE RowVec<float> decode_root(const std::uint8_t* p, RowVec<float> scale)
 template <class C>
 HWY_INLINE hn::Vec<I> encoded(RowVec<float> size, RowVec<float> inverse, hn::Vec<I> up) {
   const auto y = hn::MulAdd(size, inverse, hn::Set(F(), kFloor));
-  const auto code = hn::Sub(hn::ShiftRight<C::shift>(hn::Add(hn::BitCast(I(), y), up)),
-                            hn::Set(I(), C::base));
+  const auto code =
+      hn::Sub(hn::ShiftRight<C::shift>(hn::Add(hn::BitCast(I(), y), up)), hn::Set(I(), C::base));
   return hn::Min(code, hn::Set(I(), C::last));
 }
 
@@ -90,8 +90,7 @@ HWY_INLINE void encode_m(RowVec<float> m, RowVec<float> inverse, std::uint8_t* t
 // `mixed`: position * kMix + seed, of each element.
 HWY_INLINE void encode_root(RowVec<float> root, RowVec<float> inverse, hn::Vec<U> mixed,
                             std::uint8_t* to) {
-  const auto hash =
-      hn::Mul(hn::Xor(mixed, hn::ShiftRight<15>(mixed)), hn::Set(U(), 0x85ebca6bu));
+  const auto hash = hn::Mul(hn::Xor(mixed, hn::ShiftRight<15>(mixed)), hn::Set(U(), 0x85ebca6bu));
   const auto up = hn::BitCast(I(), hn::ShiftRight<32 - CodeOfV::shift>(hash));
   const auto code = encoded<CodeOfV>(root, inverse, up);
   const auto some = hn::RebindMask(I(), hn::Gt(root, hn::Zero(F())));
@@ -113,10 +112,10 @@ struct Constants {
         root(constant<float>(1 / std::sqrt(r.adam.correction2))),
         eps(constant<float>(r.adam.eps)),
         rate(constant<float>(r.adam.lr / r.adam.correction1)),
-        mixed(hn::Add(hn::Mul(hn::Iota(U(), 0), hn::Set(U(), kMix)),
-                      hn::Set(U(), static_cast<std::uint32_t>(
-                                       static_cast<std::uint64_t>(r.step) * 0xd1342543de82ef95u >>
-                                       32)))) {}
+        mixed(hn::Add(
+            hn::Mul(hn::Iota(U(), 0), hn::Set(U(), kMix)),
+            hn::Set(U(), static_cast<std::uint32_t>(
+                             static_cast<std::uint64_t>(r.step) * 0xd1342543de82ef95u >> 32)))) {}
 };
 
 // The scale for a block whose largest is `largest`, and its inverse.
@@ -217,7 +216,7 @@ Update8 update8(float* param, const float* grad, std::byte* state, std::size_t s
 Update8 part_of(const Update8& t, float* param, const float* grad, std::size_t from,
                 std::size_t count) {
   const std::size_t block = from / kStateBlock;
-  return {param, grad,  t.m + from,    t.v + from, t.m_scale + block, t.v_scale + block,
+  return {param, grad,          t.m + from, t.v + from, t.m_scale + block, t.v_scale + block,
           count, t.first + from};
 }
 

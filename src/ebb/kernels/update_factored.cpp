@@ -21,7 +21,6 @@ namespace {
 
 constexpr std::size_t kPiece = 16384;  // elements, about: what one sum is made over
 
-
 // How a tensor is cut into pieces (of whole rows where it is factored, else of kPiece elements),
 // and where in the scratch things lie.
 template <class T>
@@ -128,9 +127,8 @@ HWY_INLINE void row_factors(const Work<T>& w, std::size_t matrix) {
   const std::size_t rows = w.t.rows;
   const T* row = w.t.row + matrix * rows;
   T* factor = w.row_factor + matrix * rows;
-  const T sum = row_sum<T>(rows, [&](auto acc, std::size_t i, auto amount) EBB_LAMBDA {
-    return hn::Add(acc, load(row + i, amount));
-  });
+  const T sum = row_sum<T>(rows, [&](auto acc, std::size_t i, auto amount)
+                                     EBB_LAMBDA { return hn::Add(acc, load(row + i, amount)); });
   const auto mean = hn::Set(RowTag<T>(), sum / static_cast<T>(rows));
   each_vector<T>(rows, [&](std::size_t i, auto amount) EBB_LAMBDA {
     store<T>(hn::Sqrt(hn::Div(mean, load(row + i, amount))), factor + i, amount);
@@ -259,8 +257,7 @@ struct Passes {
   void (*columns)(const Work<T>&, const AdafactorRule&, std::size_t, std::size_t, std::size_t);
   void (*rows)(const Work<T>&, std::size_t);
   void (*measure)(const Work<T>&, const AdafactorRule&, GradientUse, std::size_t, std::size_t);
-  void (*move)(const Work<T>&, const AdafactorRule&, GradientUse, double, std::size_t,
-               std::size_t);
+  void (*move)(const Work<T>&, const AdafactorRule&, GradientUse, double, std::size_t, std::size_t);
 };
 
 template <class T>

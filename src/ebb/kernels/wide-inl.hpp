@@ -80,33 +80,33 @@ HWY_INLINE Wide<hn::Vec<D>, kCount> NaN(WideTag<D, kCount> d) {
   return Set(d, hn::GetLane(hn::NaN(D())));
 }
 
-#define EBB_WIDE_1(Name)                                                 \
-  template <class V, std::size_t kCount>                                 \
-  HWY_INLINE auto Name(Wide<V, kCount> a) {                              \
-    Wide<decltype(hn::Name(a.v[0])), kCount> r;                          \
-    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k]);  \
-    return r;                                                            \
+#define EBB_WIDE_1(Name)                                                \
+  template <class V, std::size_t kCount>                                \
+  HWY_INLINE auto Name(Wide<V, kCount> a) {                             \
+    Wide<decltype(hn::Name(a.v[0])), kCount> r;                         \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k]); \
+    return r;                                                           \
   }
 // (Both of one type, so that these are closer than Highway's own templates of any two equal types.)
-#define EBB_WIDE_2(Name)                                                         \
-  template <class V, std::size_t kCount>                                         \
-  HWY_INLINE auto Name(Wide<V, kCount> a, Wide<V, kCount> b) {                   \
-    Wide<decltype(hn::Name(a.v[0], b.v[0])), kCount> r;                          \
-    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k], b.v[k]);  \
-    return r;                                                                    \
+#define EBB_WIDE_2(Name)                                                        \
+  template <class V, std::size_t kCount>                                        \
+  HWY_INLINE auto Name(Wide<V, kCount> a, Wide<V, kCount> b) {                  \
+    Wide<decltype(hn::Name(a.v[0], b.v[0])), kCount> r;                         \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k], b.v[k]); \
+    return r;                                                                   \
   }
-#define EBB_WIDE_MASKED(Name)                                                    \
-  template <class M, class V, std::size_t kCount>                                \
-  HWY_INLINE Wide<V, kCount> Name(Wide<M, kCount> m, Wide<V, kCount> a) {        \
-    for (std::size_t k = 0; k < kCount; ++k) a.v[k] = hn::Name(m.v[k], a.v[k]);  \
-    return a;                                                                    \
+#define EBB_WIDE_MASKED(Name)                                                   \
+  template <class M, class V, std::size_t kCount>                               \
+  HWY_INLINE Wide<V, kCount> Name(Wide<M, kCount> m, Wide<V, kCount> a) {       \
+    for (std::size_t k = 0; k < kCount; ++k) a.v[k] = hn::Name(m.v[k], a.v[k]); \
+    return a;                                                                   \
   }
-#define EBB_WIDE_3(Name)                                                                 \
-  template <class U, class V, class W, std::size_t kCount>                               \
-  HWY_INLINE auto Name(Wide<U, kCount> a, Wide<V, kCount> b, Wide<W, kCount> c) {        \
-    Wide<decltype(hn::Name(a.v[0], b.v[0], c.v[0])), kCount> r;                          \
-    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k], b.v[k], c.v[k]);  \
-    return r;                                                                            \
+#define EBB_WIDE_3(Name)                                                                \
+  template <class U, class V, class W, std::size_t kCount>                              \
+  HWY_INLINE auto Name(Wide<U, kCount> a, Wide<V, kCount> b, Wide<W, kCount> c) {       \
+    Wide<decltype(hn::Name(a.v[0], b.v[0], c.v[0])), kCount> r;                         \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(a.v[k], b.v[k], c.v[k]); \
+    return r;                                                                           \
   }
 EBB_WIDE_1(Neg)
 EBB_WIDE_1(Abs)
@@ -140,12 +140,12 @@ EBB_WIDE_3(IfThenElse)
 #undef EBB_WIDE_MASKED
 #undef EBB_WIDE_3
 
-#define EBB_WIDE_TAGGED(Name)                                                 \
-  template <class D, class V, std::size_t kCount>                             \
-  HWY_INLINE auto Name(WideTag<D, kCount>, Wide<V, kCount> a) {               \
-    Wide<decltype(hn::Name(D(), a.v[0])), kCount> r;                          \
-    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(D(), a.v[k]);  \
-    return r;                                                                 \
+#define EBB_WIDE_TAGGED(Name)                                                \
+  template <class D, class V, std::size_t kCount>                            \
+  HWY_INLINE auto Name(WideTag<D, kCount>, Wide<V, kCount> a) {              \
+    Wide<decltype(hn::Name(D(), a.v[0])), kCount> r;                         \
+    for (std::size_t k = 0; k < kCount; ++k) r.v[k] = hn::Name(D(), a.v[k]); \
+    return r;                                                                \
   }
 EBB_WIDE_TAGGED(BitCast)
 EBB_WIDE_TAGGED(ConvertTo)

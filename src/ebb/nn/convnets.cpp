@@ -27,8 +27,8 @@ T last_of(const std::vector<T>& all, const char* model, const char* what) {
 
 Mlp::Mlp(const Init& init, const std::vector<std::int64_t>& sizes, MlpOptions o) : options(o) {
   if (sizes.size() < 2)
-    throw Error(fmt::format("Mlp: {} sizes were given, expected at least two: in and out",
-                            sizes.size()));
+    throw Error(
+        fmt::format("Mlp: {} sizes were given, expected at least two: in and out", sizes.size()));
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
     const bool last = i + 2 == sizes.size();
     layers.emplace_back(init / "layers" / static_cast<int>(i), sizes[i], sizes[i + 1],

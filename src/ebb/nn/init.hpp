@@ -24,7 +24,7 @@ Initialiser xavier_uniform(std::int64_t fan_in, std::int64_t fan_out);
 Initialiser xavier_normal(std::int64_t fan_in, std::int64_t fan_out);
 Initialiser kaiming_uniform(std::int64_t fan_in);  // for relu
 Initialiser kaiming_normal(std::int64_t fan_in);
-Initialiser fan_in_uniform(std::int64_t fan_in);   // ±1/sqrt(fan_in), the layers' default
+Initialiser fan_in_uniform(std::int64_t fan_in);  // ±1/sqrt(fan_in), the layers' default
 
 class Init {
  public:

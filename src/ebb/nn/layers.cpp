@@ -24,8 +24,8 @@ void check_size(const char* layer, const char* what, std::int64_t size) {
 void check_groups(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
   check_size(layer, "groups", groups);
   if (in % groups != 0 || out % groups != 0)
-    throw Error(fmt::format("{}: {} channels in and {} out do not divide into {} groups", layer, in, out,
-                            groups));
+    throw Error(fmt::format("{}: {} channels in and {} out do not divide into {} groups", layer, in,
+                            out, groups));
 }
 
 const Tensor& or_none(const Variable& v) {
@@ -50,9 +50,10 @@ void Collected::add(const Variable& v, bool only_trainable) {
   for (const Variable& known : all_) {
     if (known == v) return;
     if (known.name() == v.name())
-      throw Error(fmt::format(
-          "params: two parameters are named {}; give their layers different paths (init / \"name\")",
-          v.name()));
+      throw Error(
+          fmt::format("params: two parameters are named {}; give their layers different paths "
+                      "(init / \"name\")",
+                      v.name()));
   }
   all_.push_back(v);
 }
@@ -84,7 +85,8 @@ Tensor Embedding::operator()(const Tensor& ids) const {
   return embedding(weight, ids);
 }
 
-LayerNorm::LayerNorm(const Init& init, std::int64_t width, double eps) : eps(eps), scope(init.scope()) {
+LayerNorm::LayerNorm(const Init& init, std::int64_t width, double eps)
+    : eps(eps), scope(init.scope()) {
   check_size("LayerNorm", "width", width);
   weight = init.make("weight", {width}, constant(1));
   bias = init.make("bias", {width}, constant(0));

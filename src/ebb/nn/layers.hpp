@@ -41,7 +41,7 @@ struct DenseOptions {
   std::optional<Initialiser> first = {};     // of the weight, whose bias then begins at 0
 };
 
-struct Dense {  // (…, in) → (…, out)
+struct Dense {      // (…, in) → (…, out)
   Variable weight;  // (out, in)
   Variable bias;    // (out), or none
   Activation activation;
@@ -86,7 +86,8 @@ struct RMSNorm {  // over the last axis
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  double momentum = 0.1;  // of the running statistics: new = (1 - momentum) * old + momentum * batch
+  double momentum =
+      0.1;  // of the running statistics: new = (1 - momentum) * old + momentum * batch
 };
 
 struct BatchNorm {  // over every axis but the last
@@ -110,7 +111,7 @@ struct Dropout {
   void each(auto&&) {}
 };
 
-struct Conv2d {  // (batch, height, width, in) → (batch, height', width', out)
+struct Conv2d {     // (batch, height, width, in) → (batch, height', width', out)
   Variable weight;  // (out, kernel, kernel, in / groups)
   Variable bias;
   Conv2dOptions options;
@@ -124,7 +125,7 @@ struct Conv2d {  // (batch, height, width, in) → (batch, height', width', out)
   }
 };
 
-struct Conv1d {  // (batch, length, in) → (batch, length', out)
+struct Conv1d {     // (batch, length, in) → (batch, length', out)
   Variable weight;  // (out, kernel, in / groups)
   Variable bias;
   Conv1dOptions options;

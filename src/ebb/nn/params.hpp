@@ -30,13 +30,17 @@ void each_variable(Part& part, F&& f) {
     f(part);
   } else if constexpr (requires { part.each([](auto&&...) {}); }) {
     part.each([&](auto&&, auto& inner) { each_variable(inner, f); });
-  } else if constexpr (requires { part.begin(); part.end(); }) {
+  } else if constexpr (requires {
+                         part.begin();
+                         part.end();
+                       }) {
     for (auto& inner : part) each_variable(inner, f);
   } else {
     // What is trivially copyable (a function, a pooling layer) holds no variable.
-    static_assert(std::is_trivially_copyable_v<Part>,
-                  "params: this part may have variables; let it list them with each(), and pass the "
-                  "model as non-const");
+    static_assert(
+        std::is_trivially_copyable_v<Part>,
+        "params: this part may have variables; let it list them with each(), and pass the "
+        "model as non-const");
   }
 }
 

@@ -115,8 +115,7 @@ void check(const char* layer, const Tensor& x, std::size_t given, std::size_t ce
 Passed through(const Lstm& layer, const Tensor& x, const LstmGiven& given) {
   check("Lstm", x, given.initial.size(), layer.cells.size());
   std::vector<Tensor> states(layer.cells.size());
-  for (std::size_t i = 0; i < given.initial.size(); ++i)
-    states[i] = joined(given.initial[i]);
+  for (std::size_t i = 0; i < given.initial.size(); ++i) states[i] = joined(given.initial[i]);
   std::vector<LstmWeights> weights;
   for (const RecurrentCell& cell : layer.cells) weights.push_back(lstm_weights(cell));
   return through(layer.options, x, given.lengths, std::move(states),

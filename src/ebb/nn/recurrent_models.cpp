@@ -53,9 +53,8 @@ auto RecurrentLm<Recurrent>::logits_from(const States& initial, const Tensor& id
 }
 
 template <class Recurrent>
-auto RecurrentLm<Recurrent>::loss_from(const States& initial, const Tensor& ids,
-                                       const Tensor& next, SparseCrossEntropyOptions how) const
-    -> AndLast<Loss> {
+auto RecurrentLm<Recurrent>::loss_from(const States& initial, const Tensor& ids, const Tensor& next,
+                                       SparseCrossEntropyOptions how) const -> AndLast<Loss> {
   auto [h, last] = states_from(initial, ids);
   Loss loss = head.bias ? sparse_cross_entropy(head(h), next, how)
                         : linear_cross_entropy(h, head.weight, next, how);

@@ -25,14 +25,16 @@ constexpr double kFirstDeviation = 0.02;
 
 const Options& checked(const char* layer, const Options& o) {
   if (o.width < 1 || o.heads < 1 || o.width % o.heads != 0)
-    throw Error(fmt::format("{}: a width of {} does not divide into {} heads", layer, o.width, o.heads));
+    throw Error(
+        fmt::format("{}: a width of {} does not divide into {} heads", layer, o.width, o.heads));
   if (o.kv_heads < 0 || o.heads % o.key_heads() != 0)
     throw Error(fmt::format("{}: {} heads do not share {} heads of keys evenly", layer, o.heads,
                             o.kv_heads));
   if (o.window < 0 || (o.window > 0 && !o.causal))
-    throw Error(fmt::format("{}: a window of {} looks back only: it needs causal attention, and at "
-                            "least one place",
-                            layer, o.window));
+    throw Error(
+        fmt::format("{}: a window of {} looks back only: it needs causal attention, and at "
+                    "least one place",
+                    layer, o.window));
   if (o.rotary && o.width / o.heads % 2 != 0)
     throw Error(fmt::format("{}: rotary positions need heads of even width, found {}", layer,
                             o.width / o.heads));
@@ -56,9 +58,10 @@ Tensor dropped(const Tensor& x, double rate) {
 Tensor position_rows(const Embedding& positions, std::int64_t length, const char* model) {
   const std::int64_t known = positions.weight.spec().shape[0];
   if (length > known)
-    throw Error(fmt::format("{}: the text has {} positions, the model knows {}; cut the text or build "
-                            "the model with more",
-                            model, length, known));
+    throw Error(
+        fmt::format("{}: the text has {} positions, the model knows {}; cut the text or build "
+                    "the model with more",
+                    model, length, known));
   return length == known ? positions.weight.value() : slice(positions.weight, 0, 0, length);
 }
 
@@ -71,7 +74,8 @@ std::vector<TransformerBlock> blocks(const Init& init, const Options& o) {
 
 void check_ids(const char* model, const Tensor& ids) {
   if (ids.rank() != 2)
-    throw Error(fmt::format("{}: ids are {}, expected (batch, length)", model, to_string(ids.spec())));
+    throw Error(
+        fmt::format("{}: ids are {}, expected (batch, length)", model, to_string(ids.spec())));
 }
 
 }  // namespace
@@ -137,9 +141,12 @@ Tensor FeedForward::operator()(const Tensor& x) const {
   const auto activated = [&](const Tensor& h) {
     const Scope in(scope);
     switch (options.gate) {
-      case Options::Gate::gelu: return gelu(h);
-      case Options::Gate::gelu_tanh: return gelu_tanh(h);
-      case Options::Gate::swiglu: return silu(h);
+      case Options::Gate::gelu:
+        return gelu(h);
+      case Options::Gate::gelu_tanh:
+        return gelu_tanh(h);
+      case Options::Gate::swiglu:
+        return silu(h);
     }
     return h;
   };

@@ -22,12 +22,12 @@ struct TransformerOptions {
   enum class Gate : std::uint8_t { gelu, gelu_tanh, swiglu };
 
   std::int64_t width = 768, heads = 12;
-  std::int64_t kv_heads = 0;   // fewer keys and values than queries; 0: as many
-  std::int64_t hidden = 0;     // of the feed-forward part; 0: 4 widths, or 8/3 for swiglu
-  std::int64_t window = 0;     // how far a place looks back; 0: all the way
-  bool causal = true;          // a place sees itself and those before it
-  bool bias = true;            // in the products
-  bool rotary = false;         // positions told by rotating queries and keys
+  std::int64_t kv_heads = 0;  // fewer keys and values than queries; 0: as many
+  std::int64_t hidden = 0;    // of the feed-forward part; 0: 4 widths, or 8/3 for swiglu
+  std::int64_t window = 0;    // how far a place looks back; 0: all the way
+  bool causal = true;         // a place sees itself and those before it
+  bool bias = true;           // in the products
+  bool rotary = false;        // positions told by rotating queries and keys
   double rotary_base = 10000;
   Norm norm = Norm::layer;
   Gate gate = Gate::gelu_tanh;

@@ -40,9 +40,8 @@ decltype(auto) spread(Span in, F&& f) {
   if constexpr (variadic<Op>) {
     return f(in);
   } else {
-    return [&]<std::size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
-      return f(in[I]...);
-    }(std::make_index_sequence<ShapeOf<Op>::arity>{});
+    return [&]<std::size_t... I>(std::index_sequence<I...>)->decltype(auto) { return f(in[I]...); }
+    (std::make_index_sequence<ShapeOf<Op>::arity>{});
   }
 }
 
@@ -108,9 +107,8 @@ struct Erased {
   }
   static void run(const void* op, Ins in, Outs out, Scratch scratch) {
     spread<Op>(in, [&](auto&&... x) {
-      [&]<std::size_t... O>(std::index_sequence<O...>) {
-        self(op).run(x..., out[O]..., scratch);
-      }(std::make_index_sequence<output_count<Op>>{});
+      [&]<std::size_t... O>(std::index_sequence<O...>) { self(op).run(x..., out[O]..., scratch); }
+      (std::make_index_sequence<output_count<Op>>{});
     });
   }
   static Needs needs(const void* op, int input) {
@@ -199,8 +197,7 @@ struct Erased {
       return 0;
     }
   }
-  static void run_row_block(const void* op, Ins in, Out rows, std::int64_t first,
-                            Scratch scratch) {
+  static void run_row_block(const void* op, Ins in, Out rows, std::int64_t first, Scratch scratch) {
     if constexpr (kRowBlocks) self(op).run_row_block(in, rows, first, scratch);
   }
 

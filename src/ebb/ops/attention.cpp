@@ -58,8 +58,7 @@ kernels::Attention described(const char* op, const Attributes& o, Specs in, std:
   kernels::Attention a;
   std::int64_t size = 0;
   if (o.fused) {
-    if (q.rank() != 3)
-      refuse(op, fmt::format("qkv is {}, expected three axes", to_string(q)));
+    if (q.rank() != 3) refuse(op, fmt::format("qkv is {}, expected three axes", to_string(q)));
     size = head_size(op, "qkv", q, o.heads + 2 * o.kv_heads);
     a.keys = static_cast<std::size_t>(q.shape[1]);
     a.q_row = a.k_row = a.v_row = static_cast<std::size_t>(q.shape[2]);
@@ -182,9 +181,8 @@ void run_backward(const char* op, const Attributes& o, Ins in, Outs grads, Scrat
 }
 
 std::size_t backward_scratch(const kernels::Attention& a, DType dtype) {
-  return scratch_of(dtype, [&](auto zero) {
-    return kernels::attention_backward_scratch<decltype(zero)>(a);
-  });
+  return scratch_of(
+      dtype, [&](auto zero) { return kernels::attention_backward_scratch<decltype(zero)>(a); });
 }
 
 // All but out and levels.
@@ -230,9 +228,7 @@ void Attention::run(Ins in, Out out, Out levels, Scratch scratch) const {
   });
 }
 
-Needs Attention::needs(int) const {
-  return {(1u << (parts() + extras())) - 1, 0b11};
-}
+Needs Attention::needs(int) const { return {(1u << (parts() + extras())) - 1, 0b11}; }
 
 void Attention::grad(Back& b) const {
   const Tensor* in[8];

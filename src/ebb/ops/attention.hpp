@@ -2,8 +2,8 @@
 // back are the inputs, the result and two numbers a row; the weights are computed again from them.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb {
 
@@ -18,8 +18,8 @@ struct AttentionOptions {
 };
 
 struct RotaryOptions {
-  std::int64_t heads = 0;   // to be turned: the first ones of a position; 0: all that are there
-  std::int64_t size = 0;    // of a head, where the shape does not tell; 0: the last axis over heads
+  std::int64_t heads = 0;  // to be turned: the first ones of a position; 0: all that are there
+  std::int64_t size = 0;   // of a head, where the shape does not tell; 0: the last axis over heads
   double base = 10000;
   std::int64_t offset = 0;  // the first position
 };

@@ -28,8 +28,8 @@ Tensor AttentionSecond::stacked(const Tensor& x) const {
 }
 
 Tensor AttentionSecond::unstacked(const Tensor& x, const Shape& to) const {
-  return reshape(
-      permute(reshape(x, Shape{batch, kv_heads, group, queries, size}), {0, 3, 1, 2, 4}), to);
+  return reshape(permute(reshape(x, Shape{batch, kv_heads, group, queries, size}), {0, 3, 1, 2, 4}),
+                 to);
 }
 
 Tensor AttentionSecond::by_head(const Tensor& x) const {
@@ -63,9 +63,10 @@ Tensor AttentionSecond::factors(const Tensor& key, DType dtype) const {
   return reshape(apply(Dropout{o.dropout, o.stream}, ones, key), matrix());
 }
 
-AttentionSecond::Result AttentionSecond::of(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dout,
-          const Tensor& visible, const Tensor& m, const Tensor& a_dq, const Tensor& a_dk,
-          const Tensor& a_dv) const {
+AttentionSecond::Result AttentionSecond::of(const Tensor& q, const Tensor& k, const Tensor& v,
+                                            const Tensor& dout, const Tensor& visible,
+                                            const Tensor& m, const Tensor& a_dq, const Tensor& a_dk,
+                                            const Tensor& a_dv) const {
   const MatmulOptions bt{.transpose_b = true}, at{.transpose_a = true};
   const double s = a.scale;
   const auto row = [](const Tensor& x) { return sum(x, {-1}, true); };

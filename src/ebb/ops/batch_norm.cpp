@@ -20,7 +20,6 @@ using namespace ops;
 
 namespace {
 
-
 std::size_t scratch_for(const Spec& x) {
   const LastAxis r(x.shape);
   return x.dtype == DType::f64 ? kernels::batch_norm_scratch<double>(r.count, r.size)
@@ -142,7 +141,7 @@ void BatchNormBackward::grad(Back& b) const {
 // ---- inference ----
 
 Spec BatchNorm::shape(const Spec& x, const Spec& weight, const Spec& bias, const Spec& mean,
-                        const Spec& var) const {
+                      const Spec& var) const {
   check_parameter(name, "weight", weight, x);
   check_parameter(name, "bias", bias, x);
   check_parameter(name, "mean", mean, x);
@@ -150,7 +149,7 @@ Spec BatchNorm::shape(const Spec& x, const Spec& weight, const Spec& bias, const
   return x;
 }
 Cost BatchNorm::cost(const Spec& x, const Spec& weight, const Spec&, const Spec&,
-                       const Spec&) const {
+                     const Spec&) const {
   return reduction_cost(3, x, {&x, &x, &weight});
 }
 
@@ -189,8 +188,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   return apply(BatchNorm{eps}, x, weight, bias, mean, var);
 }
 
-std::array<Tensor, 3> ops::batch_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
-                                          const Tensor& mean, const Tensor& var, double eps) {
+std::array<Tensor, 3> ops::batch_norm_backward(const Tensor& x, const Tensor& weight,
+                                               const Tensor& dy, const Tensor& mean,
+                                               const Tensor& var, double eps) {
   return apply(BatchNormBackward{eps}, x, weight, dy, mean, var);
 }
 

@@ -1,8 +1,8 @@
 // Normalisation of each channel (the last axis) over all other axes.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 
@@ -68,7 +68,9 @@ struct BatchNorm {
     }
   }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b00001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b00001);
+  }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 

@@ -18,7 +18,8 @@ namespace rule {
 
 // Example by example, where these inputs carry the batch and the others are the same for all.
 inline BatchRule per_example(const BatchInputs& batch, std::uint32_t inputs, bool holds = true) {
-  return holds && batch.carry == inputs && batch.sums == 0 ? BatchRule::per_example : BatchRule::mixed;
+  return holds && batch.carry == inputs && batch.sums == 0 ? BatchRule::per_example
+                                                           : BatchRule::mixed;
 }
 
 // The same for ops along the last axis of their first input: the examples are in front of it.
@@ -27,9 +28,10 @@ inline BatchRule along_last_axis(const BatchInputs& batch, std::uint32_t inputs)
 }
 
 // A sum over the examples of these inputs, going on from `accumulator` where there is one.
-inline BatchRule summed(const BatchInputs& batch, std::uint32_t inputs, std::uint32_t accumulator = 0,
-                   bool holds = true) {
-  return holds && batch.carry == inputs && batch.sums == accumulator ? BatchRule::summed : BatchRule::mixed;
+inline BatchRule summed(const BatchInputs& batch, std::uint32_t inputs,
+                        std::uint32_t accumulator = 0, bool holds = true) {
+  return holds && batch.carry == inputs && batch.sums == accumulator ? BatchRule::summed
+                                                                     : BatchRule::mixed;
 }
 
 // Linear in these inputs together: what it makes of sums is a sum.

@@ -35,7 +35,6 @@ Shape ops::broadcast_shape(const char* op, const Spec& a, const Spec& b) {
 
 namespace {
 
-
 // A number beside a tensor: of its type.
 Tensor number(const char* op, double value, const Tensor& beside) {
   check_constant(op, value, beside.dtype());

@@ -1,8 +1,8 @@
 // Conversion between element types.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 

@@ -109,9 +109,15 @@ Tensor less(const Tensor& a, const Tensor& b) { return compare<math::Compare::lt
 Tensor less_equal(const Tensor& a, const Tensor& b) { return compare<math::Compare::le>(a, b); }
 Tensor greater(const Tensor& a, const Tensor& b) { return compare<math::Compare::gt>(a, b); }
 Tensor greater_equal(const Tensor& a, const Tensor& b) { return compare<math::Compare::ge>(a, b); }
-Tensor logical_and(const Tensor& a, const Tensor& b) { return apply(Logic<math::Logic::and_>{}, a, b); }
-Tensor logical_or(const Tensor& a, const Tensor& b) { return apply(Logic<math::Logic::or_>{}, a, b); }
-Tensor logical_xor(const Tensor& a, const Tensor& b) { return apply(Logic<math::Logic::xor_>{}, a, b); }
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return apply(Logic<math::Logic::and_>{}, a, b);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return apply(Logic<math::Logic::or_>{}, a, b);
+}
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return apply(Logic<math::Logic::xor_>{}, a, b);
+}
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return apply(Where{}, condition, a, b);
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ebb/base/math_functions.hpp"
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 

@@ -21,8 +21,8 @@ using namespace ops;
 
 namespace {
 
-using kernels::Conv2dShape;
 using kernels::conv2d_work;
+using kernels::Conv2dShape;
 
 std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
 
@@ -277,7 +277,7 @@ void Conv2dInputGrad::grad(Back& b) const {
 }
 
 Tensor ops::conv2d_input_grad(const Tensor& dy, const Tensor& weight, std::int64_t in_h,
-                         std::int64_t in_w, const Conv2dOptions& options) {
+                              std::int64_t in_w, const Conv2dOptions& options) {
   return apply(Conv2dInputGrad{options, in_h, in_w}, dy, weight);
 }
 
@@ -329,7 +329,7 @@ void Conv2dWeightGrad::grad(Back& b) const {
 }
 
 Tensor ops::conv2d_weight_grad(const Tensor& x, const Tensor& dy, std::int64_t kernel_h,
-                          std::int64_t kernel_w, const Conv2dOptions& options, Tensor into) {
+                               std::int64_t kernel_w, const Conv2dOptions& options, Tensor into) {
   const Tensor* in[] = {&x, &dy, &into};
   const bool add = static_cast<bool>(into);
   return apply_all(Conv2dWeightGrad{options, kernel_h, kernel_w, add}, std::span(in, add ? 3 : 2),

@@ -19,9 +19,9 @@
 #include <array>
 #include <cstdint>
 
+#include "ebb/ops/batch_rule.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/per_axis.hpp"
-#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -29,8 +29,8 @@ struct Conv2dOptions {
   PerAxis<2> stride = 1;    // height, width
   PerAxis<4> padding = 0;   // zeros at top, bottom, left, right
   PerAxis<2> dilation = 1;  // from one tap of the kernel to the next
-  std::int64_t groups = 1;                     // channels are convolved within their group
-  bool winograd = false;  // 3×3 kernels with fewer products, rounded otherwise: see above
+  std::int64_t groups = 1;  // channels are convolved within their group
+  bool winograd = false;    // 3×3 kernels with fewer products, rounded otherwise: see above
   bool operator==(const Conv2dOptions&) const = default;
 };
 
@@ -56,7 +56,9 @@ struct Conv2d {  // x, weight, perhaps bias
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input < 2 ? Needs::input(1 - input) : Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b001);
+  }
 };
 
 struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pixels
@@ -71,7 +73,9 @@ struct Conv2dInputGrad {  // dy, weight: the gradient of an x of in_h × in_w pi
   void run(In dy, In weight, Out dx, Scratch scratch) const;
   Needs needs(int input) const { return Needs::input(1 - input); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b01); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b01);
+  }
 };
 
 struct Conv2dWeightGrad {  // x, dy, with `accumulate` what to add to
@@ -87,7 +91,9 @@ struct Conv2dWeightGrad {  // x, dy, with `accumulate` what to add to
   void run(Ins in, Out dw, Scratch scratch) const;
   Needs needs(int input) const { return input < 2 ? Needs::input(1 - input) : Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::summed(batch, 0b11, overwrites(0));
+  }
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
 

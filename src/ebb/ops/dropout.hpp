@@ -1,8 +1,8 @@
 // Dropout: no mask is kept, it is drawn again on the way back.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 

@@ -82,9 +82,10 @@ Shape spliced(const char* op, const Shape& shape, int axis, int count, const Sha
 }
 
 Cost summed(const Spec& indices, const Spec& updates, const Spec& y) {
-  return {static_cast<double>(updates.size()), static_cast<double>(indices.bytes() + y.bytes()) +
-                                                   3.0 * static_cast<double>(updates.bytes()),
-          Work::scatter};
+  return {
+      static_cast<double>(updates.size()),
+      static_cast<double>(indices.bytes() + y.bytes()) + 3.0 * static_cast<double>(updates.bytes()),
+      Work::scatter};
 }
 
 }  // namespace
@@ -96,9 +97,10 @@ Spec Gather::shape(const Spec& x, const Spec& indices) const {
   return {spliced(name, x.shape, axis, 1, indices.shape), x.dtype};
 }
 Cost Gather::cost(const Spec& x, const Spec& indices) const {
-  return {0, static_cast<double>(indices.bytes()) +
-                 2.0 * static_cast<double>(shape(x, indices).bytes()),
-          Work::gather};
+  return {
+      0,
+      static_cast<double>(indices.bytes()) + 2.0 * static_cast<double>(shape(x, indices).bytes()),
+      Work::gather};
 }
 
 void Gather::run(In x, In indices, Out y, Scratch) const {
@@ -212,9 +214,10 @@ Spec TakeAlong::shape(const Spec& x, const Spec& indices) const {
   return {indices.shape, x.dtype};
 }
 Cost TakeAlong::cost(const Spec& x, const Spec& indices) const {
-  return {0, static_cast<double>(indices.bytes()) +
-                 2.0 * static_cast<double>(shape(x, indices).bytes()),
-          Work::gather};
+  return {
+      0,
+      static_cast<double>(indices.bytes()) + 2.0 * static_cast<double>(shape(x, indices).bytes()),
+      Work::gather};
 }
 
 void TakeAlong::run(In x, In indices, Out y, Scratch) const {

@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 
@@ -43,8 +43,8 @@ struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accu
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     const std::uint32_t sum = overwrites(0);
-    return rule::summed(batch, 0b011, sum, axis == 0) | rule::per_example(batch, 0b010 | sum, axis > 0) |
-           rule::linear(batch, 0b010 | sum);
+    return rule::summed(batch, 0b011, sum, axis == 0) |
+           rule::per_example(batch, 0b010 | sum, axis > 0) | rule::linear(batch, 0b010 | sum);
   }
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
   std::optional<std::uint32_t> row_block_inputs(Specs in) const;  // ebb/ops/row_block.hpp
@@ -81,8 +81,8 @@ struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j,
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     const std::uint32_t sum = overwrites(0);
-    return rule::summed(batch, 0b011, sum, axis == 0) | rule::per_example(batch, 0b011 | sum, axis > 0) |
-           rule::linear(batch, 0b010 | sum);
+    return rule::summed(batch, 0b011, sum, axis == 0) |
+           rule::per_example(batch, 0b011 | sum, axis > 0) | rule::linear(batch, 0b010 | sum);
   }
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
@@ -95,7 +95,9 @@ struct OneHot {  // ids (i…) → (i…, depth): 1 at the id, 0 elsewhere; no g
   Spec shape(const Spec& ids) const;
   Cost cost(const Spec& ids) const;
   void run(In ids, Out y, Scratch) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1);
+  }
 };
 
 }  // namespace ebb::ops

@@ -19,7 +19,6 @@ using namespace ops;
 
 namespace {
 
-
 Spec result_of(const char* op, Specs in) {
   const Spec &x = in[0], &weight = in[1];
   const DType dtype = products::result_type(op, x, weight);
@@ -82,13 +81,20 @@ void run_product(Ins in, Out y, void* pre, Activation activation, Scratch scratc
 // dy · activation', from the result (relu, tanh, sigmoid) or the argument (the others).
 Tensor through(Activation activation, const Tensor& kept, Tensor dy) {
   switch (activation) {
-    case Activation::none: return dy;
-    case Activation::relu: return unary_backward(math::UnaryGrad::relu, kept, std::move(dy));
-    case Activation::tanh: return unary_backward(math::UnaryGrad::tanh, kept, std::move(dy));
-    case Activation::sigmoid: return unary_backward(math::UnaryGrad::sigmoid, kept, std::move(dy));
-    case Activation::gelu: return unary_backward(math::UnaryGrad::gelu, kept, std::move(dy));
-    case Activation::gelu_tanh: return unary_backward(math::UnaryGrad::gelu_tanh, kept, std::move(dy));
-    case Activation::silu: return unary_backward(math::UnaryGrad::silu, kept, std::move(dy));
+    case Activation::none:
+      return dy;
+    case Activation::relu:
+      return unary_backward(math::UnaryGrad::relu, kept, std::move(dy));
+    case Activation::tanh:
+      return unary_backward(math::UnaryGrad::tanh, kept, std::move(dy));
+    case Activation::sigmoid:
+      return unary_backward(math::UnaryGrad::sigmoid, kept, std::move(dy));
+    case Activation::gelu:
+      return unary_backward(math::UnaryGrad::gelu, kept, std::move(dy));
+    case Activation::gelu_tanh:
+      return unary_backward(math::UnaryGrad::gelu_tanh, kept, std::move(dy));
+    case Activation::silu:
+      return unary_backward(math::UnaryGrad::silu, kept, std::move(dy));
   }
   return dy;
 }

@@ -38,8 +38,9 @@ void check(const char* op, const Spec& x, const Spec& weight, const Spec& labels
            double smoothing) {
   products::result_type(op, x, weight);
   if (x.rank() == 0 || weight.rank() != 2 || x.shape[x.rank() - 1] != weight.shape[1])
-    throw Error(fmt::format("{}: x is {} and the weight {}; expected (…, width) and (classes, width)",
-                            op, to_string(x), to_string(weight)));
+    throw Error(
+        fmt::format("{}: x is {} and the weight {}; expected (…, width) and (classes, width)", op,
+                    to_string(x), to_string(weight)));
   if (labels.dtype != DType::i32 && labels.dtype != DType::i64)
     throw Error(fmt::format("{}: the labels are {}; expected i32 or i64", op, to_string(labels)));
   const Shape rows(x.shape.dims().first(static_cast<std::size_t>(x.rank() - 1)));
@@ -134,8 +135,8 @@ void LinearCrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const 
                using T = decltype(zero);
                *sum.as<T>() = accumulate ? *in[3].as<T>() : T(0);
                *count.as<std::int64_t>() = 0;
-               kernels::linear_cross_entropy(s, x.data, weight.data, all, targets,
-                                             sum.as<T>(), count.as<std::int64_t>(), scratch);
+               kernels::linear_cross_entropy(s, x.data, weight.data, all, targets, sum.as<T>(),
+                                             count.as<std::int64_t>(), scratch);
              });
 }
 
@@ -188,19 +189,18 @@ double LinearCrossEntropyBackward::slowdown(Specs in, std::size_t scratch) const
 void LinearCrossEntropyBackward::run(Ins in, Out dweight, Out dx, Out sum, Out count,
                                      Scratch scratch) const {
   const auto s = sizes(*in[0].spec, *in[1].spec, true);
-  with_types(
-      name, in[0].dtype(), in[2], s.classes, targets.ignore_index,
-      [&](auto zero, const auto* all) {
-        using T = decltype(zero);
-        if (dweight_so_far && in[4].data != dweight.data)
-          std::memcpy(dweight.data, in[4].data, dweight.spec->bytes());
-        *sum.as<T>() = sum_so_far ? *in[4u + dweight_so_far].as<T>() : T(0);
-        *count.as<std::int64_t>() = 0;
-        kernels::linear_cross_entropy_backward<T>(
-            s, in[0].data, in[1].data, all, targets,
-            {*in[3].as<T>(), dx.as<T>(), dweight.as<T>(), !dweight_so_far}, sum.as<T>(),
-            count.as<std::int64_t>(), scratch);
-      });
+  with_types(name, in[0].dtype(), in[2], s.classes, targets.ignore_index,
+             [&](auto zero, const auto* all) {
+               using T = decltype(zero);
+               if (dweight_so_far && in[4].data != dweight.data)
+                 std::memcpy(dweight.data, in[4].data, dweight.spec->bytes());
+               *sum.as<T>() = sum_so_far ? *in[4u + dweight_so_far].as<T>() : T(0);
+               *count.as<std::int64_t>() = 0;
+               kernels::linear_cross_entropy_backward<T>(
+                   s, in[0].data, in[1].data, all, targets,
+                   {*in[3].as<T>(), dx.as<T>(), dweight.as<T>(), !dweight_so_far}, sum.as<T>(),
+                   count.as<std::int64_t>(), scratch);
+             });
 }
 
 BatchRule LinearCrossEntropyBackward::batch_rule(const BatchInputs& batch, int output) const {
@@ -241,7 +241,7 @@ double LinearCrossEntropyInputGrad::slowdown(Specs in, std::size_t scratch) cons
 }
 
 void LinearCrossEntropyInputGrad::run(Ins in, Out dx, Out sum, Out count, Out row_sums,
-                               Scratch scratch) const {
+                                      Scratch scratch) const {
   const auto s = sizes(*in[0].spec, *in[1].spec, true);
   with_types(name, in[0].dtype(), in[2], s.classes, targets.ignore_index,
              [&](auto zero, const auto* all) {
@@ -271,7 +271,7 @@ std::size_t LinearCrossEntropyWeightGrad::row_block_scratch(Specs in, std::int64
 }
 
 void LinearCrossEntropyWeightGrad::run_row_block(Ins in, Out dweight, std::int64_t first,
-                                              Scratch scratch) const {
+                                                 Scratch scratch) const {
   const auto s = sizes(*in[0].spec, *in[1].spec, true);
   const auto all_classes = static_cast<std::size_t>(classes);
   with_types(name, in[0].dtype(), in[2], all_classes, targets.ignore_index,
@@ -297,8 +297,8 @@ void LinearCrossEntropyBackward::grad(Back& b) const {
   const Shape matrix{b.in(2).shape().size(), weight.shape()[1]};
   const Tensor x = reshape(wide(b.in(0)), matrix), labels = reshape(b.in(2), {matrix[0]});
   const Tensor logits = matmul(x, weight, {.transpose_b = true});
-  const Tensor unit = apply(SparseCrossEntropyBackward{targets}, logits, labels,
-                            Tensor::ones({}, x.dtype()));
+  const Tensor unit =
+      apply(SparseCrossEntropyBackward{targets}, logits, labels, Tensor::ones({}, x.dtype()));
   const Tensor g = unit * dsum;
 
   const bool from_dweight = b.has(0), from_dx = b.has(1), from_sum = b.has(2);
@@ -328,7 +328,8 @@ void LinearCrossEntropyBackward::grad(Back& b) const {
   }
   if (b.wants(1)) {
     const DType type = b.in_spec(1).dtype;
-    Tensor dw = matmul_into(is_half(type) ? Tensor() : b.take(1), dlogits, x, {.transpose_a = true});
+    Tensor dw =
+        matmul_into(is_half(type) ? Tensor() : b.take(1), dlogits, x, {.transpose_a = true});
     if (from_dx) dw = matmul_into(std::move(dw), g, adx, {.transpose_a = true});
     b.give(1, cast(dw, type));
   }

@@ -58,13 +58,15 @@ void Loss::check(const char* who) const {
     throw Error(fmt::format("{}: the loss has no {}; give it a sum and a count", who,
                             sum ? "count" : "sum"));
   if (sum.rank() > 0 || !is_float(sum.dtype()))
-    throw Error(fmt::format("{}: the loss's sum is {}, expected a floating scalar; sum() it up, or "
-                            "take loss_of()",
-                            who, to_string(sum.spec())));
+    throw Error(
+        fmt::format("{}: the loss's sum is {}, expected a floating scalar; sum() it up, or "
+                    "take loss_of()",
+                    who, to_string(sum.spec())));
   if (count.spec() != Spec{{}, DType::i64})
-    throw Error(fmt::format("{}: the loss's count is {}, expected i64(), such as "
-                            "Tensor::scalar(rows, DType::i64)",
-                            who, to_string(count.spec())));
+    throw Error(
+        fmt::format("{}: the loss's count is {}, expected i64(), such as "
+                    "Tensor::scalar(rows, DType::i64)",
+                    who, to_string(count.spec())));
 }
 
 Loss operator+(const Loss& a, const Loss& b) {
@@ -72,10 +74,11 @@ Loss operator+(const Loss& a, const Loss& b) {
   b.check("loss + loss");
   const bool known = !a.count.symbol() && !b.count.symbol();
   if (known && a.count.item() != b.count.item())
-    throw Error(fmt::format(
-        "loss + loss: they are over {} and {}, so that no sum and count has the sum of their means; "
-        "add losses of one count",
-        a.count.item(), b.count.item()));
+    throw Error(
+        fmt::format("loss + loss: they are over {} and {}, so that no sum and count has the sum of "
+                    "their means; "
+                    "add losses of one count",
+                    a.count.item(), b.count.item()));
   return {a.sum + b.sum, a.count};
 }
 Loss operator*(const Loss& loss, double factor) {
@@ -122,7 +125,8 @@ std::array<Spec, 2> PairLoss<kKind>::shape(Specs in) const {
 
 template <math::PairLoss kKind>
 Cost PairLoss<kKind>::cost(Specs in) const {
-  return reduction_cost(kKind == math::PairLoss::binary_cross_entropy ? 30 : 3, in[0], {&in[0], &in[1]});
+  return reduction_cost(kKind == math::PairLoss::binary_cross_entropy ? 30 : 3, in[0],
+                        {&in[0], &in[1]});
 }
 
 template <math::PairLoss kKind>

@@ -17,8 +17,8 @@
 #include <iosfwd>
 
 #include "ebb/base/math_functions.hpp"
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb {
 
@@ -93,7 +93,9 @@ struct SparseCrossEntropyBackward {
     return input == 0 ? both | Needs::input(2) : both;
   }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b011); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b011);
+  }
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
@@ -126,7 +128,9 @@ struct CrossEntropyBackward {
   void run(In logits, In targets, In dsum, Out dlogits, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b011); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b011);
+  }
   std::uint32_t overwrites(int) const { return 0b001; }
 };
 
@@ -157,11 +161,14 @@ struct PairLoss {
   void run(Ins in, Out sum, Out count, Scratch scratch) const;
   Needs needs(int input) const {
     if (input > 1) return Needs::nothing();
-    const bool linear = kKind == math::PairLoss::binary_cross_entropy && input == 1;  // in its targets
+    const bool linear =
+        kKind == math::PairLoss::binary_cross_entropy && input == 1;  // in its targets
     return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::summed(batch, 0b11, overwrites(0)); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::summed(batch, 0b11, overwrites(0));
+  }
   std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
   AnyOp accumulating(Specs in, int output) const;
 };
@@ -176,7 +183,9 @@ struct PairLossBackward {  // x, t, gradient of the sum () → gradient of x
   void run(In x, In t, In dsum, Out dx, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1) | Needs::input(2); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b011); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b011);
+  }
   std::uint32_t overwrites(int) const { return 0b011; }
 };
 

@@ -27,7 +27,6 @@ void ops::refuse_label(const char* op, std::int64_t label, std::ptrdiff_t row,
 
 namespace {
 
-
 Tensor wide(const Tensor& x) { return is_half(x.dtype()) ? cast(x, DType::f32) : x; }
 
 void check_logits(const char* op, const Spec& logits) {
@@ -80,7 +79,9 @@ std::array<Spec, 2> SparseCrossEntropy::shape(Specs in) const {
   if (accumulate) check_so_far(name, in[2], in[0].dtype);
   return {Spec{{}, in[0].dtype}, kCount};
 }
-Cost SparseCrossEntropy::cost(Specs in) const { return reduction_cost(20, in[0], {&in[0], &in[1]}); }
+Cost SparseCrossEntropy::cost(Specs in) const {
+  return reduction_cost(20, in[0], {&in[0], &in[1]});
+}
 std::size_t SparseCrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
 AnyOp SparseCrossEntropy::accumulating(Specs, int output) const {
   return output == 0 && !accumulate ? any_op(SparseCrossEntropy{targets, true}) : AnyOp();

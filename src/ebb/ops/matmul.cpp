@@ -153,10 +153,10 @@ Cost Matmul::cost(Specs in) const {
   const Spec y = shape(in);
   const double k = static_cast<double>(sides(in[0], transpose_a).columns);
   const double again = accumulate ? 2 : 1;
-  return {2 * k * static_cast<double>(y.size()),
-          static_cast<double>(in[0].bytes() + in[1].bytes()) +
-              again * static_cast<double>(y.bytes()),
-          Work::product};
+  return {
+      2 * k * static_cast<double>(y.size()),
+      static_cast<double>(in[0].bytes() + in[1].bytes()) + again * static_cast<double>(y.bytes()),
+      Work::product};
 }
 
 std::size_t Matmul::scratch(Specs in) const {
@@ -216,8 +216,7 @@ std::size_t Matmul::row_block_scratch(Specs in, std::int64_t rows) const {
 
 void Matmul::run_row_block(Ins in, Out rows, std::int64_t first, Scratch scratch) const {
   if (rows.size() == 0) return;
-  if (accumulate && in[2].data != rows.data)
-    std::memcpy(rows.data, in[2].data, rows.spec->bytes());
+  if (accumulate && in[2].data != rows.data) std::memcpy(rows.data, in[2].data, rows.spec->bytes());
   Gemm g = row_block(*this, *in[0].spec, *in[1].spec, rows.shape()[0], rows.dtype());
   const std::size_t column = static_cast<std::size_t>(first) * size_of(in[0].dtype());
   g.a.data = in[0].as<std::byte>() + (transpose_a ? column : 0);
@@ -241,8 +240,8 @@ void Matmul::grad(Back& back) const {
   const Tensor& d = back.d();
   if (back.wants(0)) {
     const Tensor& b = back.in(1);
-    const Tensor g = transpose_a ? matmul(b, d, {transpose_b, true})
-                                 : matmul(d, b, {false, !transpose_b});
+    const Tensor g =
+        transpose_a ? matmul(b, d, {transpose_b, true}) : matmul(d, b, {false, !transpose_b});
     back.give(0, cast(sum_to(g, back.in_spec(0).shape), back.in_spec(0).dtype));
   }
   if (back.wants(1)) {
@@ -259,8 +258,8 @@ void Matmul::grad(Back& back) const {
                              : matmul_into(std::move(so_far), rows, d_rows, {true, false});
       back.give(1, mixed ? cast(g, b.dtype) : std::move(g));
     } else {
-      const Tensor g = transpose_b ? matmul(d, a, {true, transpose_a})
-                                   : matmul(a, d, {!transpose_a, false});
+      const Tensor g =
+          transpose_b ? matmul(d, a, {true, transpose_a}) : matmul(a, d, {!transpose_a, false});
       back.give(1, cast(sum_to(g, b.shape), b.dtype));
     }
   }

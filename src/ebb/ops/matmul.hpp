@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "ebb/base/math_functions.hpp"
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb {
 
@@ -71,7 +71,9 @@ struct LinearKeepingPre {
   void run(Ins in, Out y, Out pre, Scratch scratch) const;
   Needs needs(int input) const;
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b001);
+  }
 };
 
 }  // namespace ebb::ops

@@ -20,7 +20,6 @@ using namespace ops;
 
 namespace {
 
-
 void check_dy(const char* op, const Spec& x, const Spec& dy) {
   if (dy != x) throw Error(fmt::format("{}: {} and {} differ", op, to_string(x), to_string(dy)));
 }
@@ -170,8 +169,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return apply(LayerNorm{eps}, x, weight, bias);
 }
 
-std::array<Tensor, 3> ops::layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
-                                          double eps, const Tensor& dweight, const Tensor& dbias) {
+std::array<Tensor, 3> ops::layer_norm_backward(const Tensor& x, const Tensor& weight,
+                                               const Tensor& dy, double eps, const Tensor& dweight,
+                                               const Tensor& dbias) {
   const Tensor* in[5] = {&x, &weight, &dy};
   std::size_t count = 3;
   for (const Tensor* sum : {&dweight, &dbias})
@@ -237,8 +237,8 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return apply(RmsNorm{eps}, x, weight);
 }
 
-std::array<Tensor, 2> ops::rms_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& dy,
-                                        double eps, const Tensor& dweight) {
+std::array<Tensor, 2> ops::rms_norm_backward(const Tensor& x, const Tensor& weight,
+                                             const Tensor& dy, double eps, const Tensor& dweight) {
   const Tensor* in[] = {&x, &weight, &dy, &dweight};
   const bool add = static_cast<bool>(dweight);
   return apply_all(RmsNormBackward{eps, add}, std::span(in, add ? 4 : 3));

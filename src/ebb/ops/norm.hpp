@@ -1,13 +1,13 @@
 // Normalisation over the last axis. Kept for the way back: x and the weight, no statistics.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 
 struct LayerNorm {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var + eps) * weight +
-                      // bias
+                    // bias
   static constexpr auto name = "layer_norm";
   double eps = 1e-5;
   bool operator==(const LayerNorm&) const = default;
@@ -18,7 +18,9 @@ struct LayerNorm {  // x (…, n), weight (n), bias (n): (x - mean) / sqrt(var +
     return input == 2 ? Needs::nothing() : Needs::input(0) | Needs::input(1);
   }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b001); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b001);
+  }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
@@ -50,7 +52,9 @@ struct RmsNorm {  // x (…, n), weight (n): x / sqrt(mean(x^2) + eps) * weight
   void run(In x, In weight, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0) | Needs::input(1); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b01); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b01);
+  }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
@@ -67,9 +71,7 @@ struct RmsNormBackward {  // x, weight, dy[, dweight so far] → dx, dweight
   }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int output) const;
-  std::uint32_t overwrites(int output) const {
-    return output == 1 && accumulate ? 0b1000 : 0;
-  }
+  std::uint32_t overwrites(int output) const { return output == 1 && accumulate ? 0b1000 : 0; }
 };
 
 // The sums over rows go on from what is given, or start from zero.

@@ -146,8 +146,8 @@ struct BatchInputs {
   bool sum(std::size_t i) const { return sums >> i & 1; }
 };
 enum class BatchRule : std::uint8_t {
-  mixed,        // an example depends on others, or nobody has said that it does not: the batch stays
-                // whole
+  mixed,  // an example depends on others, or nobody has said that it does not: the batch stays
+          // whole
   per_example,  // the result carries the batch: each example's part comes from that example alone
   summed,       // the result is a sum over the examples, in their order, one chain for each element
                 // that starts from the input it overwrites, where there is one
@@ -201,11 +201,12 @@ struct OpType {
   BatchRule (*batch_rule)(const void* op, const BatchInputs& batch, int output);
   bool once;
   bool elementwise;
-  Subsumed (*subsumes)(const void* op);                                        // null: nothing
-  std::size_t (*least_scratch)(const void* op, Specs in);                      // null: all of it
+  Subsumed (*subsumes)(const void* op);                    // null: nothing
+  std::size_t (*least_scratch)(const void* op, Specs in);  // null: all of it
   double (*slowdown)(const void* op, Specs in, std::size_t scratch);
-  AnyOp (*for_examples)(const void* op, std::int64_t from, std::int64_t to);   // empty: there is none
-  AnyOp (*accumulating)(const void* op, Specs in, int output);                 // empty: there is none
+  AnyOp (*for_examples)(const void* op, std::int64_t from,
+                        std::int64_t to);                       // empty: there is none
+  AnyOp (*accumulating)(const void* op, Specs in, int output);  // empty: there is none
   // Null: it makes its result as a whole. Callers use ops/row_block.hpp.
   std::optional<std::uint32_t> (*row_block_inputs)(const void* op, Specs in);
   std::size_t (*row_block_scratch)(const void* op, Specs in, std::int64_t rows);

@@ -227,7 +227,7 @@ Tensor ops::max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOption
   return apply(MaxPool2dPick{o}, x, v);
 }
 Tensor ops::avg_pool2d_backward(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
-                       const Pool2dOptions& o) {
+                                const Pool2dOptions& o) {
   return apply(AvgPool2dBackward{o, in_h, in_w}, dy);
 }
 

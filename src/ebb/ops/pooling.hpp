@@ -9,9 +9,9 @@
 #include <array>
 #include <cstdint>
 
+#include "ebb/ops/batch_rule.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/ops/per_axis.hpp"
-#include "ebb/ops/batch_rule.hpp"
 
 namespace ebb {
 
@@ -43,7 +43,9 @@ struct MaxPool2d {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(0); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1);
+  }
 };
 
 struct MaxPool2dBackward {  // x, dy: dy at the first of each window's largest cells
@@ -55,7 +57,9 @@ struct MaxPool2dBackward {  // x, dy: dy at the first of each window's largest c
   void run(In x, In dy, Out dx, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b11); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b11);
+  }
 };
 
 struct MaxPool2dPick {  // x, v: what v holds at the first of each window's largest cells of x
@@ -67,7 +71,9 @@ struct MaxPool2dPick {  // x, v: what v holds at the first of each window's larg
   void run(In x, In v, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b11); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b11);
+  }
 };
 
 struct AvgPool2d {
@@ -79,7 +85,9 @@ struct AvgPool2d {
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1);
+  }
 };
 
 struct AvgPool2dBackward {  // dy: the gradient of an x of in_h × in_w pixels
@@ -92,13 +100,15 @@ struct AvgPool2dBackward {  // dy: the gradient of an x of in_h × in_w pixels
   void run(In dy, Out dx, Scratch) const;
   Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1);
+  }
 };
 
 Tensor max_pool2d_backward(const Tensor& x, const Tensor& dy, const Pool2dOptions& options = {});
 Tensor max_pool2d_pick(const Tensor& x, const Tensor& v, const Pool2dOptions& options = {});
 Tensor avg_pool2d_backward(const Tensor& dy, std::int64_t in_h, std::int64_t in_w,
-                       const Pool2dOptions& options = {});
+                           const Pool2dOptions& options = {});
 
 }  // namespace ebb::ops
 

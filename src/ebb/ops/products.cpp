@@ -80,10 +80,14 @@ void run_half(const Gemm& g, Scratch scratch) {
 
 Storage storage(DType dtype) {
   switch (dtype) {
-    case DType::f64: return Storage::f64;
-    case DType::bf16: return Storage::bf16;
-    case DType::f16: return Storage::f16;
-    default: return Storage::f32;
+    case DType::f64:
+      return Storage::f64;
+    case DType::bf16:
+      return Storage::bf16;
+    case DType::f16:
+      return Storage::f16;
+    default:
+      return Storage::f32;
   }
 }
 

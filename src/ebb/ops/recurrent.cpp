@@ -61,9 +61,9 @@ void check_lengths(const char* op, const kernels::Recurrence& over, const Along&
   for (std::size_t i = 0; i < over.batch; ++i) {
     const std::int64_t length = over.lengths[i];
     if (length < 0 || (along.total > 0 && length > along.total))
-      throw Error(fmt::format("{}: length {} at position {} is out of range; expected {}", op,
-                              length, i, along.total > 0 ? fmt::format("0 to {}", along.total)
-                                                         : std::string("0 or more")));
+      throw Error(fmt::format(
+          "{}: length {} at position {} is out of range; expected {}", op, length, i,
+          along.total > 0 ? fmt::format("0 to {}", along.total) : std::string("0 or more")));
   }
 }
 
@@ -125,8 +125,7 @@ Tensor joined(const std::vector<Tensor>& segments) {
 Cost cost(const kernels::Recurrence& over, double gates, double flops_per_unit, Specs in,
           std::span<const Spec> out) {
   const double units = static_cast<double>(over.batch * over.steps * over.hidden);
-  Cost c{units * (2 * gates * static_cast<double>(over.hidden) + flops_per_unit), 0,
-         Work::cell};
+  Cost c{units * (2 * gates * static_cast<double>(over.hidden) + flops_per_unit), 0, Work::cell};
   for (const Spec& s : in) c.bytes += static_cast<double>(s.bytes());
   for (const Spec& s : out) c.bytes += static_cast<double>(s.bytes());
   return c;

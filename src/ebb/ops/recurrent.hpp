@@ -26,8 +26,8 @@
 #include <span>
 #include <vector>
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 

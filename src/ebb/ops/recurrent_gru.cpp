@@ -97,7 +97,9 @@ void Gru::grad(Back& back) const {
   if (back.wants(0)) back.give(0, std::move(d[0]));
 }
 
-BatchRule Gru::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b110); }
+BatchRule Gru::batch_rule(const BatchInputs& batch, int) const {
+  return recurrent::apart_but(batch, 0b110);
+}
 
 // ---- backward ----
 
@@ -175,7 +177,7 @@ SegmentResult gru_segment(const Tensor& x, const GruWeights& weights, const Tens
                             : Tensor::zeros(Shape{weights.hidden.dim(-1)}, weights.hidden.dtype());
   const Tensor gates_in = linear(x, weights.input, weights.bias);
   return recurrent::run_segment<Gru>({&gates_in, &weights.hidden, &bias_n}, state, lengths,
-                                       options.reverse, time, total);
+                                     options.reverse, time, total);
 }
 
 GruSegments gru(std::span<const Tensor> segments, const GruWeights& weights, const Tensor& initial,

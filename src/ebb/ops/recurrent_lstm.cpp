@@ -95,7 +95,9 @@ void Lstm::grad(Back& back) const {
   if (back.wants(0)) back.give(0, std::move(d[0]));
 }
 
-BatchRule Lstm::batch_rule(const BatchInputs& batch, int) const { return recurrent::apart_but(batch, 0b10); }
+BatchRule Lstm::batch_rule(const BatchInputs& batch, int) const {
+  return recurrent::apart_but(batch, 0b10);
+}
 
 // ---- backward ----
 
@@ -164,8 +166,8 @@ SegmentResult lstm_segment(const Tensor& x, const LstmWeights& weights, const Te
   recurrent::check_segments(Lstm::name, {&x, 1});
   const Tensor lengths = recurrent::lengths_of(Lstm::name, options.lengths, x);
   const Tensor gates_in = linear(x, weights.input, weights.bias);
-  return recurrent::run_segment<Lstm>({&gates_in, &weights.hidden}, state, lengths,
-                                        options.reverse, time, total);
+  return recurrent::run_segment<Lstm>({&gates_in, &weights.hidden}, state, lengths, options.reverse,
+                                      time, total);
 }
 
 LstmSegments lstm(std::span<const Tensor> segments, const LstmWeights& weights,

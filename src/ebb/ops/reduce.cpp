@@ -39,9 +39,9 @@ std::uint32_t Axes::mask(const char* op, int rank) const {
 
 namespace {
 
-
 constexpr bool takes_integers(math::Reduce f) {
-  return f == math::Reduce::sum || f == math::Reduce::max || f == math::Reduce::min || f == math::Reduce::prod;
+  return f == math::Reduce::sum || f == math::Reduce::max || f == math::Reduce::min ||
+         f == math::Reduce::prod;
 }
 
 Shape reduced_shape(const Shape& x, std::uint32_t axes, bool keepdims) {
@@ -115,7 +115,9 @@ Spec Reduce<kFunction>::shape(const Spec& x) const {
 
 template <math::Reduce kFunction>
 Cost Reduce<kFunction>::cost(const Spec& x) const {
-  const double each = kFunction == math::Reduce::logsumexp ? 30 : kFunction == math::Reduce::var ? 4 : 1;
+  const double each = kFunction == math::Reduce::logsumexp ? 30
+                      : kFunction == math::Reduce::var     ? 4
+                                                           : 1;
   return {each * static_cast<double>(x.size()), static_cast<double>(x.bytes() + shape(x).bytes()),
           Work::reduction};
 }
@@ -277,8 +279,8 @@ void Cumsum::grad(Back& back) const {
   if (back.wants(0)) back.give(0, apply(Cumsum{axis, !reverse}, back.d()));
 }
 
-#define EBB_REDUCE(function)                                                               \
-  Tensor function(const Tensor& x, const Axes& axes, bool keepdims) {                      \
+#define EBB_REDUCE(function)                                                                   \
+  Tensor function(const Tensor& x, const Axes& axes, bool keepdims) {                          \
     return apply(Reduce<math::Reduce::function>{axes.mask(#function, x.rank()), keepdims}, x); \
   }
 EBB_REDUCE(sum)
@@ -291,7 +293,8 @@ EBB_REDUCE(logsumexp)
 
 Tensor var(const Tensor& x, const Axes& axes, VarOptions options) {
   return apply(
-      Reduce<math::Reduce::var>{axes.mask("var", x.rank()), options.keepdims, options.correction}, x);
+      Reduce<math::Reduce::var>{axes.mask("var", x.rank()), options.keepdims, options.correction},
+      x);
 }
 
 Tensor argmax(const Tensor& x, int axis, bool keepdims) {

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "ebb/base/math_functions.hpp"
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb {
 
@@ -116,7 +116,9 @@ struct Argmax {  // i64: the place of the first largest element along an axis
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::per_example(batch, 0b1, axis > 0); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::per_example(batch, 0b1, axis > 0);
+  }
 };
 
 struct Cumsum {  // running sums along an axis, from the front or from the back

@@ -63,10 +63,8 @@ void Rotary::grad(Back& b) const {
 }
 
 Tensor rotary(const Tensor& x, RotaryOptions options) {
-  Rotary op{.heads = options.heads,
-            .size = options.size,
-            .offset = options.offset,
-            .base = options.base};
+  Rotary op{
+      .heads = options.heads, .size = options.size, .offset = options.offset, .base = options.base};
   if (x.rank() == 4) {
     const std::int64_t size = x.shape()[3];
     if (op.size != 0 && op.size != size)

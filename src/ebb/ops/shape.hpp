@@ -6,8 +6,8 @@
 #include <initializer_list>
 #include <span>
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 #include "ebb/ops/slice.hpp"
 
 namespace ebb::ops {

@@ -20,7 +20,6 @@ using namespace ops;
 
 namespace {
 
-
 Spec rows_spec(const char* op, const Spec& x) {
   check_float(op, x);
   if (x.rank() == 0) throw Error(fmt::format("{}: {} has no axis", op, to_string(x)));

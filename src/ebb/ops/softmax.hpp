@@ -1,8 +1,8 @@
 // Softmax and its logarithm. Kept for the way back: the result.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 
@@ -14,7 +14,9 @@ struct Softmax {  // over the last axis
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::output(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b1);
+  }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
@@ -28,7 +30,9 @@ struct SoftmaxBackward {  // y, dy: y * (dy - sum(y * dy))
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b11); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b11);
+  }
   std::uint32_t overwrites(int) const { return 0b11; }
 };
 
@@ -40,7 +44,9 @@ struct LogSoftmax {  // over the last axis
   void run(In x, Out y, Scratch) const;
   Needs needs(int) const { return Needs::output(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b1); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b1);
+  }
   std::uint32_t overwrites(int) const { return 0b1; }
 };
 
@@ -54,7 +60,9 @@ struct LogSoftmaxBackward {  // y, dy: dy - e^y * sum(dy)
     return input == 0 ? Needs::input(0) | Needs::input(1) : Needs::input(0);
   }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const { return rule::along_last_axis(batch, 0b11); }
+  BatchRule batch_rule(const BatchInputs& batch, int) const {
+    return rule::along_last_axis(batch, 0b11);
+  }
   std::uint32_t overwrites(int) const { return 0b11; }
 };
 

@@ -1,8 +1,8 @@
 // The same value, with no way back.
 #pragma once
 
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 

@@ -18,7 +18,6 @@ using namespace ops;
 
 namespace {
 
-
 constexpr bool takes_integers(math::Unary f) {
   using enum math::Unary;
   return f == neg || f == abs || f == sign || f == square || f == relu || f == clip;
@@ -103,8 +102,8 @@ Spec Unary<kFunction>::shape(const Spec& x) const {
   if (kFunction == math::Unary::clip && !(a <= b))
     throw Error(fmt::format("clip: the limits {} and {} are not in order", a, b));
   if (kFunction == math::Unary::clip && !is_float(x.dtype) && std::ceil(a) > std::floor(b))
-    throw Error(fmt::format("clip: no {} lies between the limits {} and {}",
-                            ebb::name(x.dtype), a, b));
+    throw Error(
+        fmt::format("clip: no {} lies between the limits {} and {}", ebb::name(x.dtype), a, b));
   if (kFunction == math::Unary::leaky_relu && !(a >= 0))
     throw Error(fmt::format("leaky_relu: the slope is {}; expected 0 or more", a));
   if (kFunction == math::Unary::elu && !(a >= 0))
@@ -227,7 +226,7 @@ void LogicalNot::run(In x, Out y, Scratch) const {
   kernels::logical_not(x.as<bool>(), y.as<bool>(), static_cast<std::size_t>(x.size()));
 }
 
-#define EBB_UNARY(function)                      \
+#define EBB_UNARY(function)                          \
   template struct ops::Unary<math::Unary::function>; \
   Tensor function(const Tensor& x) { return apply(Unary<math::Unary::function>{}, x); }
 EBB_UNARY(neg)

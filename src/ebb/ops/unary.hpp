@@ -6,8 +6,8 @@
 #pragma once
 
 #include "ebb/base/math_functions.hpp"
-#include "ebb/ops/op.hpp"
 #include "ebb/ops/batch_rule.hpp"
+#include "ebb/ops/op.hpp"
 
 namespace ebb::ops {
 
@@ -202,9 +202,9 @@ Tensor softplus(const Tensor& x);
 Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x, double slope = 0.01);
 Tensor elu(const Tensor& x, double alpha = 1);
-Tensor gelu(const Tensor& x);       // x Phi(x)
-Tensor gelu_tanh(const Tensor& x);  // its approximation by tanh
-Tensor silu(const Tensor& x);       // x sigmoid(x)
+Tensor gelu(const Tensor& x);                        // x Phi(x)
+Tensor gelu_tanh(const Tensor& x);                   // its approximation by tanh
+Tensor silu(const Tensor& x);                        // x sigmoid(x)
 Tensor clip(const Tensor& x, double lo, double hi);  // limits of integers: see Tensor::full
 Tensor logical_not(const Tensor& x);
 

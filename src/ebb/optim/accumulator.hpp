@@ -56,7 +56,7 @@ class Accumulator {
   std::span<const Tensor> sums() const;  // times scale(); empty handles where nothing flowed
   double scale() const { return scale_; }
   bool is_for(const Optimizer& optimizer) const;
-  std::vector<Tensor> mean() const;      // the gradient of the whole: sums / count / scale
+  std::vector<Tensor> mean() const;  // the gradient of the whole: sums / count / scale
 
   void reset();    // refuses while parts are in it that no step has used
   void discard();  // drops them, and gives their random draws back: another try draws the same

@@ -88,8 +88,7 @@ void OptimizerCore::step_eager(std::span<const Tensor> gradients,
   if (norm_) norm_.own();
 
   const double sum = norm_ ? squared_norm() : 0;
-  const auto [scale, norm] =
-      ops::StepScale{clip_norm_, scale_.used()}.of(sum, count, loss_scale);
+  const auto [scale, norm] = ops::StepScale{clip_norm_, scale_.used()}.of(sum, count, loss_scale);
   ask_schedule(0);
   if (norm_) *reinterpret_cast<double*>(norm_.bytes()) = norm;
   if (scale != 0) update_all(scale, {scratch.data(), scratch_size});
@@ -143,8 +142,7 @@ void OptimizerCore::update_all(double scale, std::span<std::byte> scratch) {
     grouped_.clear();
     for (std::size_t i = 0; i < entries_.size(); ++i)
       if (entry_setting_[i] == s) grouped_.push_back(entries_[i]);
-    if (!grouped_.empty())
-      rule_->run(grouped_, {scale, clip_value_}, numbers(s, 0), scratch);
+    if (!grouped_.empty()) rule_->run(grouped_, {scale, clip_value_}, numbers(s, 0), scratch);
   }
 }
 

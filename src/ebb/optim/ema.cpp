@@ -22,8 +22,8 @@ Ema::Ema(std::vector<Variable> params, double decay) : params_(std::move(params)
   check_distinct("ema", params_);
   for (const Variable& p : params_) {
     if (!is_float(p.spec().dtype))
-      throw Error(fmt::format("ema: parameter {} is {}; expected floats", p.name(),
-                              to_string(p.spec())));
+      throw Error(
+          fmt::format("ema: parameter {} is {}; expected floats", p.name(), to_string(p.spec())));
     averages_.emplace_back("ema." + p.name(), Spec{p.shape(), working_type(p.spec().dtype)},
                            zeros_initially(), false, Category::optimizer);
   }
@@ -40,8 +40,9 @@ double Ema::decay_now() const { return updates() == 0 ? 0 : decay_; }
 
 std::vector<Variable> Ema::state() const {
   if (applied_)
-    throw Error("ema: the averages are applied, so weights and averages stand in each other's place; "
-                "swap them back before they are saved");
+    throw Error(
+        "ema: the averages are applied, so weights and averages stand in each other's place; "
+        "swap them back before they are saved");
   std::vector<Variable> all = averages_;
   all.push_back(updates_);
   return all;
@@ -79,8 +80,7 @@ void Ema::update_traced() {
       });
   const CategoryScope category(Category::optimizer);
   for (std::size_t i = 0; i < params_.size(); ++i)
-    averages_[i].adopt(
-        ops::apply(ops::Ema{}, now, params_[i].value(), averages_[i].value()));
+    averages_[i].adopt(ops::apply(ops::Ema{}, now, params_[i].value(), averages_[i].value()));
   tracer.after_step([this] { ++*reinterpret_cast<std::int64_t*>(updates_.bytes()); });
 }
 

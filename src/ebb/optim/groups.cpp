@@ -21,9 +21,10 @@ void check(const char* rule, const Group& g, std::span<const Variable> params) {
   number("weight_decay", o.weight_decay);
   if (std::none_of(params.begin(), params.end(),
                    [&](const Variable& p) { return fits(g.names, p.name()); }))
-    throw Error(fmt::format("{}: group \"{}\" fits none of the {} parameters, the first of which is "
-                            "{}; '*' stands for any text, '?' for one character",
-                            rule, g.names, params.size(), params[0].name()));
+    throw Error(
+        fmt::format("{}: group \"{}\" fits none of the {} parameters, the first of which is "
+                    "{}; '*' stands for any text, '?' for one character",
+                    rule, g.names, params.size(), params[0].name()));
 }
 
 }  // namespace
@@ -71,8 +72,8 @@ Grouped grouped(const char* rule, std::vector<Variable> params, double weight_de
     out.trained.push_back(std::move(p));
   }
   if (out.trained.empty())
-    throw Error(fmt::format("{}: its groups freeze all {} parameters; nothing is left to train", rule,
-                            out.frozen.size()));
+    throw Error(fmt::format("{}: its groups freeze all {} parameters; nothing is left to train",
+                            rule, out.frozen.size()));
   return out;
 }
 

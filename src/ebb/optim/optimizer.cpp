@@ -35,8 +35,8 @@ class Widened final : public InitialValue {
   explicit Widened(Variable from) : from_(std::move(from)) {}
   void fill(std::span<std::byte> to, std::uint64_t element) const override {
     const std::size_t count = to.size() / sizeof(float);
-    const Tensor part = Tensor::uninitialized({{static_cast<std::int64_t>(count)},
-                                               from_.spec().dtype}, "master");
+    const Tensor part =
+        Tensor::uninitialized({{static_cast<std::int64_t>(count)}, from_.spec().dtype}, "master");
     from_.read({const_cast<std::byte*>(part.raw()), part.spec().bytes()}, element * 2);
     const Tensor wide = cast(part, DType::f32);
     std::copy_n(wide.raw(), to.size(), to.data());
@@ -217,16 +217,17 @@ std::vector<Variable> OptimizerCore::state() const {
 
 void OptimizerCore::refuse_loss_scale() const {
   if (scale_.used())
-    throw Error(fmt::format("{}: step() was given gradients that are not scaled, but .loss_scale "
-                            "is in use; call minimize(), or gather them in an Accumulator of this "
-                            "optimizer",
-                            name_));
+    throw Error(
+        fmt::format("{}: step() was given gradients that are not scaled, but .loss_scale "
+                    "is in use; call minimize(), or gather them in an Accumulator of this "
+                    "optimizer",
+                    name_));
 }
 
 void OptimizerCore::check_gradient_count(std::size_t given) const {
   if (given != params_.size())
-    throw Error(fmt::format("{}: {} gradients were given for {} parameters", name_, given,
-                            params_.size()));
+    throw Error(
+        fmt::format("{}: {} gradients were given for {} parameters", name_, given, params_.size()));
 }
 
 // It is of the parameter's spec, or in f32 where that is of 16 bits.

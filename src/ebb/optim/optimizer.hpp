@@ -56,7 +56,7 @@ class Optimizer {
   // clip_norm or a loss scale, goes by the length of the gradient.
   void on_bad_loss(BadLoss bad);
 
-  double loss_scale() const;  // of the next step; 1 where the loss is not scaled
+  double loss_scale() const;   // of the next step; 1 where the loss is not scaled
   std::int64_t steps() const;  // taken so far
   // Not taken because the loss was infinite or NaN, with BadLoss::skip; or because the length of the
   // gradient was, with clip_norm or a loss scale.

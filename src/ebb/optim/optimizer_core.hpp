@@ -104,8 +104,8 @@ class OptimizerCore : public std::enable_shared_from_this<OptimizerCore> {
   Variable lr_;  // of the last step, or as it was set
   Schedule schedule_;
   double clip_value_, clip_norm_;  // infinity: none
-  Variable norm_;     // of the last step's gradient, where it is measured
-  Variable outcome_;  // instead, where steps may be skipped: finite if it was taken
+  Variable norm_;                  // of the last step's gradient, where it is measured
+  Variable outcome_;               // instead, where steps may be skipped: finite if it was taken
   std::optional<BadLoss> bad_loss_;
   Variable skipped_;  // without a loss scale, which counts them itself
   ScaleState scale_;

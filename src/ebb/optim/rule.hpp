@@ -31,8 +31,8 @@ class Rule {
 
   // An eager step, for all parameters at once. What it needs besides is taken before: it cannot fail.
   virtual std::size_t scratch_bytes(std::span<const Entry> entries) const = 0;
-  virtual void run(std::span<const Entry> entries, kernels::GradientUse use,
-                   const Numbers& numbers, std::span<std::byte> scratch) const = 0;
+  virtual void run(std::span<const Entry> entries, kernels::GradientUse use, const Numbers& numbers,
+                   std::span<std::byte> scratch) const = 0;
 
   // The same as ops: the bytes of the rule for a step, and the update of one parameter. `in` are
   // ops::UpdateInputs; gives ops::UpdateOutputs.

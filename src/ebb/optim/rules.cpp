@@ -37,7 +37,8 @@ std::vector<Tensor> updated_by(std::span<const Tensor* const> in, double clip_va
   constexpr int kLeast = kSgd ? 0 : std::is_base_of_v<kernels::AdamRule, Kernel> ? 2 : 1;
   // These have one more with momentum, or with columns.
   constexpr bool kMore = kSgd || kFactored || std::is_same_v<Kernel, kernels::RmspropRule>;
-  const std::size_t slots = in.size() - ops::UpdateInputs::param - ops::UpdateOutputs::state(master, 0);
+  const std::size_t slots =
+      in.size() - ops::UpdateInputs::param - ops::UpdateOutputs::state(master, 0);
   if constexpr (kMore)
     if (slots == kLeast + 1) {
       if constexpr (!kFactored)
@@ -161,20 +162,20 @@ std::unique_ptr<const Rule> adam(const Options& o) {
 kernels::AdafactorRule adafactor_rule(const AdafactorOptions& o, const Numbers& n) {
   const auto t = static_cast<double>(n.step);
   const double rate = o.decaying ? std::min(n.lr, 1 / std::sqrt(t)) : n.lr;
-  return {n.lr,   rate,   1 - std::pow(t, o.beta2_decay), o.eps1,
-          o.eps2, o.clip, n.weight_decay,                 o.relative};
+  return {n.lr,           rate,      1 - std::pow(t, o.beta2_decay), o.eps1, o.eps2, o.clip,
+          n.weight_decay, o.relative};
 }
 
 }  // namespace
 
 Sgd::Sgd(std::vector<Variable> params, SgdOptions o)
     : Optimizer(core_of("sgd",
-                        rule_of<kernels::SgdRule>(
-                            with_momentum({}, o.momentum),
-                            [o](const Numbers& n) -> kernels::SgdRule {
-                              return {n.lr,           o.momentum, o.dampening,
-                                      n.weight_decay, o.nesterov, n.step == 1};
-                            }),
+                        rule_of<kernels::SgdRule>(with_momentum({}, o.momentum),
+                                                  [o](const Numbers& n) -> kernels::SgdRule {
+                                                    return {n.lr,        o.momentum,
+                                                            o.dampening, n.weight_decay,
+                                                            o.nesterov,  n.step == 1};
+                                                  }),
                         std::move(params), o)) {
   check_unit("momentum", o.momentum);
   check_decay(o.weight_decay);
@@ -205,37 +206,37 @@ AdamW8bit::AdamW8bit(std::vector<Variable> params, AdamWOptions o)
 }
 
 Rmsprop::Rmsprop(std::vector<Variable> params, RmspropOptions o)
-    : Optimizer(core_of("rmsprop",
-                        rule_of<kernels::RmspropRule>(
-                            with_momentum({"v"}, o.momentum),
-                            [o](const Numbers& n) -> kernels::RmspropRule {
-                              return {n.lr, o.alpha, o.eps, n.weight_decay, o.momentum};
-                            }),
-                        std::move(params), o)) {
+    : Optimizer(core_of(
+          "rmsprop",
+          rule_of<kernels::RmspropRule>(with_momentum({"v"}, o.momentum),
+                                        [o](const Numbers& n) -> kernels::RmspropRule {
+                                          return {n.lr, o.alpha, o.eps, n.weight_decay, o.momentum};
+                                        }),
+          std::move(params), o)) {
   check_unit("alpha", o.alpha);
   check_unit("momentum", o.momentum);
   check_decay(o.weight_decay);
 }
 
 Adagrad::Adagrad(std::vector<Variable> params, AdagradOptions o)
-    : Optimizer(core_of("adagrad",
-                        rule_of<kernels::AdagradRule>(
-                            always({"sum"}),
-                            [o](const Numbers& n) -> kernels::AdagradRule {
-                              return {n.lr, o.eps, n.weight_decay};
-                            }),
-                        std::move(params), o)) {
+    : Optimizer(
+          core_of("adagrad",
+                  rule_of<kernels::AdagradRule>(always({"sum"}),
+                                                [o](const Numbers& n) -> kernels::AdagradRule {
+                                                  return {n.lr, o.eps, n.weight_decay};
+                                                }),
+                  std::move(params), o)) {
   check_decay(o.weight_decay);
 }
 
 Lion::Lion(std::vector<Variable> params, LionOptions o)
-    : Optimizer(core_of("lion",
-                        rule_of<kernels::LionRule>(
-                            always({"m"}),
-                            [o](const Numbers& n) -> kernels::LionRule {
-                              return {n.lr, o.beta1, o.beta2, n.weight_decay};
-                            }),
-                        std::move(params), o)) {
+    : Optimizer(
+          core_of("lion",
+                  rule_of<kernels::LionRule>(always({"m"}),
+                                             [o](const Numbers& n) -> kernels::LionRule {
+                                               return {n.lr, o.beta1, o.beta2, n.weight_decay};
+                                             }),
+                  std::move(params), o)) {
   check_unit("beta1", o.beta1);
   check_unit("beta2", o.beta2);
   check_decay(o.weight_decay);

@@ -12,8 +12,8 @@
 namespace ebb::optim {
 namespace {
 
-using kernels::Adam8Rule;
 using kernels::AdafactorRule;
+using kernels::Adam8Rule;
 using kernels::GradientUse;
 using kernels::Update;
 using kernels::Update8;
@@ -195,9 +195,9 @@ void run_rule(std::span<const Entry> entries, const AdafactorRule& rule, Gradien
   run_factored<double>(entries, DType::f64, rule, use, scratch);
 }
 
-#define EBB_RULE(Rule)                                                                         \
-  template Spec state_spec<Rule>(const Spec&, int, int);                                       \
-  template std::size_t rule_scratch<Rule>(std::span<const Entry>);                             \
+#define EBB_RULE(Rule)                                             \
+  template Spec state_spec<Rule>(const Spec&, int, int);           \
+  template std::size_t rule_scratch<Rule>(std::span<const Entry>); \
   template void run_rule(std::span<const Entry>, const Rule&, GradientUse, std::span<std::byte>);
 EBB_RULE(kernels::SgdRule)
 EBB_RULE(kernels::AdamRule)
@@ -208,8 +208,7 @@ EBB_RULE(kernels::LionRule)
 EBB_RULE(kernels::EmaRule)
 #undef EBB_RULE
 template std::size_t rule_scratch<Adam8Rule>(std::span<const Entry>);
-template void run_rule(std::span<const Entry>, const Adam8Rule&, GradientUse,
-                       std::span<std::byte>);
+template void run_rule(std::span<const Entry>, const Adam8Rule&, GradientUse, std::span<std::byte>);
 
 std::size_t sum_of_squares_scratch(const Spec& g) {
   const auto size = static_cast<std::size_t>(g.size());
@@ -235,9 +234,8 @@ double sum_of_squares(const Entry& e, std::span<std::byte> scratch) {
       const std::size_t n = std::min(kPiece, e.size() - i * kPiece);
       widen(e.grad_type, e.grad, i * kPiece, n, grads);
       const auto t = gradient_only<float>(reinterpret_cast<const std::byte*>(grads), n);
-      sums[i] = kernels::sum_of_squares(
-          std::span<const Update<float>>(&t, 1),
-          {reinterpret_cast<std::byte*>(sums + i), sizeof(double)});
+      sums[i] = kernels::sum_of_squares(std::span<const Update<float>>(&t, 1),
+                                        {reinterpret_cast<std::byte*>(sums + i), sizeof(double)});
     }
   });
   double total = 0;

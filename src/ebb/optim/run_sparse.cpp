@@ -104,7 +104,7 @@ std::size_t sparse_scratch(std::span<const Entry> entries) {
 
 std::size_t sparse_squares_scratch(const Entry& e) {
   return kernels::sparse_squares_scratch(static_cast<std::size_t>(e.index_spec->size()),
-                                       row_width(*e.spec), size_of(e.spec->dtype));
+                                         row_width(*e.spec), size_of(e.spec->dtype));
 }
 
 double sparse_squares(const Entry& e, std::span<std::byte> scratch) {

@@ -31,7 +31,8 @@ std::size_t digits_at(const std::string& front) {
   return at == front.npos ? at : at + before.size();
 }
 
-constexpr std::size_t kLeast = InitialValue::kChunk * sizeof(double);  // of a chunk, but for the last
+constexpr std::size_t kLeast =
+    InitialValue::kChunk * sizeof(double);  // of a chunk, but for the last
 
 // Over the front, without its digits, then over the tensors, each from its own start in pieces of
 // kLeast, however much is moved at once.
@@ -88,9 +89,10 @@ std::vector<Named> named(Parts parts) {
 
 void refuse_in_trace(const char* what) {
   if (ops::tracer())
-    throw Error(fmt::format("{}: a compiled function computes and does not touch files; call it "
-                            "between steps",
-                            what));
+    throw Error(
+        fmt::format("{}: a compiled function computes and does not touch files; call it "
+                    "between steps",
+                    what));
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
@@ -144,9 +146,10 @@ std::vector<std::size_t> matched(const std::string& path, const Safetensors& fou
     if (at != index.end()) {
       const Spec& spec = wanted[at->second].variable.spec();
       if (t.spec != spec)
-        refuse(path, fmt::format("{} is {} in it, and {} in the program; load it into the model that "
-                                 "was saved",
-                                 t.name, to_string(t.spec), to_string(spec)));
+        refuse(path,
+               fmt::format("{} is {} in it, and {} in the program; load it into the model that "
+                           "was saved",
+                           t.name, to_string(t.spec), to_string(spec)));
       ++taken;
     } else if (t.name == kRandom) {
       random = t.spec == kRandomSpec;
@@ -158,13 +161,15 @@ std::vector<std::size_t> matched(const std::string& path, const Safetensors& fou
     for (const Named& n : wanted)
       if (std::none_of(found.tensors.begin(), found.tensors.end(),
                        [&](const StoredTensor& t) { return t.name == n.name; }))
-        refuse(path, fmt::format("it has no {} ({} of {} variables are missing); load the parts that "
-                                 "were saved",
-                                 n.name, wanted.size() - taken, wanted.size()));
+        refuse(path,
+               fmt::format("it has no {} ({} of {} variables are missing); load the parts that "
+                           "were saved",
+                           n.name, wanted.size() - taken, wanted.size()));
   if (all && extra)
-    refuse(path, fmt::format("it also holds {} and {} more that the parts given do not have; give all "
-                             "parts that were saved, or take some with load_only",
-                             extra->name, extras - 1));
+    refuse(path,
+           fmt::format("it also holds {} and {} more that the parts given do not have; give all "
+                       "parts that were saved, or take some with load_only",
+                       extra->name, extras - 1));
   if (all && !random) refuse(path, "it does not say where random draws stood");
   return takes;
 }
@@ -187,8 +192,9 @@ void load_into(const std::string& path, Parts parts, bool all) {
   std::int64_t draws[3] = {};
   const auto check = [&](const Sum& now) {
     if (ours && (sum == found.metadata.end() || sum->second != now.digits()))
-      refuse(path, fmt::format("its bytes sum up to {}, where it says {}; the file is damaged",
-                               now.digits(), sum == found.metadata.end() ? "nothing" : sum->second));
+      refuse(path,
+             fmt::format("its bytes sum up to {}, where it says {}; the file is damaged",
+                         now.digits(), sum == found.metadata.end() ? "nothing" : sum->second));
   };
   if (ours) {
     Sum now(front);
@@ -208,10 +214,11 @@ void load_into(const std::string& path, Parts parts, bool all) {
   Passing passing(false);
   for (std::size_t i = 0; i < takes.size(); ++i) {
     if (takes[i] == kNobody && !ours) continue;
-    read_chunks(file, found.data, found.tensors[i], chunk, passing, [&](auto part, std::uint64_t at) {
-      now.add(part);  // once more: the file may have changed since
-      if (takes[i] != kNobody) rewrite.write(takes[i], part, at);
-    });
+    read_chunks(file, found.data, found.tensors[i], chunk, passing,
+                [&](auto part, std::uint64_t at) {
+                  now.add(part);  // once more: the file may have changed since
+                  if (takes[i] != kNobody) rewrite.write(takes[i], part, at);
+                });
   }
   check(now);
   rewrite.commit();

@@ -36,7 +36,9 @@ void load_parts_only(const std::string& path, Parts parts);
 
 template <class Part>
 std::vector<Variable> part_of(Part& part) {
-  if constexpr (requires { { part.state() } -> std::same_as<std::vector<Variable>>; }) {
+  if constexpr (requires {
+                  { part.state() } -> std::same_as<std::vector<Variable>>;
+                }) {
     return part.state();
   } else {
     return variables(part);

@@ -16,11 +16,13 @@ constexpr double kLeast = 0x1p-24, kMost = 0x1p60;
 
 ScaleState::ScaleState(const std::string& rule, const LossScale& scale) : rule_(scale) {
   if (!(scale.first > 0 && scale.first <= kMost))
-    throw Error(fmt::format("{}: a loss scale of {}; expected a number above 0", rule, scale.first));
+    throw Error(
+        fmt::format("{}: a loss scale of {}; expected a number above 0", rule, scale.first));
   if (!(scale.growth >= 1 && scale.backoff > 0 && scale.backoff <= 1 && scale.patience >= 0))
-    throw Error(fmt::format("{}: a loss scale that grows by {} and falls by {}; expected at least 1 "
-                            "and at most 1",
-                            rule, scale.growth, scale.backoff));
+    throw Error(
+        fmt::format("{}: a loss scale that grows by {} and falls by {}; expected at least 1 "
+                    "and at most 1",
+                    rule, scale.growth, scale.backoff));
   if (!used()) return;
   state_ = Variable(rule + ".loss_scale", Tensor::of<double>({scale.first, 0, 0}), false,
                     Category::optimizer);

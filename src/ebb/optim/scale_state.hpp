@@ -15,10 +15,10 @@ class ScaleState {
   ScaleState() = default;
   ScaleState(const std::string& rule, const LossScale& scale);
   bool used() const { return rule_.used(); }
-  double now() const;             // 1 where it is not used
-  void own();                     // makes sure that `record` cannot fail
-  void record(bool finite);       // how a step went
-  std::int64_t skipped() const;   // steps so far
+  double now() const;            // 1 where it is not used
+  void own();                    // makes sure that `record` cannot fail
+  void record(bool finite);      // how a step went
+  std::int64_t skipped() const;  // steps so far
   const Variable& state() const { return state_; }
 
  private:

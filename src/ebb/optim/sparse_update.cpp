@@ -42,9 +42,8 @@ Cost SparseUpdate<Rule, kSlots>::cost(Specs in) const {
 
 template <class Rule, int kSlots>
 std::size_t SparseUpdate<Rule, kSlots>::scratch(Specs in) const {
-  const optim::Entry entry{.spec = &in[At::param],
-                           .grad_type = in[At::rows].dtype,
-                           .index_spec = &in[At::indices]};
+  const optim::Entry entry{
+      .spec = &in[At::param], .grad_type = in[At::rows].dtype, .index_spec = &in[At::indices]};
   return optim::sparse_scratch({&entry, 1});
 }
 
@@ -69,7 +68,7 @@ void SparseUpdate<Rule, kSlots>::update(Ins in, Outs out, Scratch scratch) const
   optim::run_rule({&entry, 1}, rule, {scale, clip_value}, scratch);
 }
 
-#define EBB_SPARSE_OP(Rule, slots, text)        \
+#define EBB_SPARSE_OP(Rule, slots, text)           \
   static_assert(optim::takes_sparse<Rule>(slots)); \
   template struct SparseUpdate<Rule, slots>;
 EBB_SPARSE_UPDATES(EBB_SPARSE_OP)
@@ -78,7 +77,7 @@ EBB_SPARSE_UPDATES(EBB_SPARSE_OP)
 namespace {
 
 optim::Entry sparse_only(const Spec& table, const Spec& indices, const std::byte* ids,
-                       const std::byte* rows) {
+                         const std::byte* rows) {
   return {.spec = &table,
           .grad_type = table.dtype,
           .grad = rows,
@@ -115,13 +114,13 @@ void SparseSumOfSquares::run(In indices, In rows, Out sum, Scratch scratch) cons
 }
 
 std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices) {
-#define EBB_SPARSE_FORM(Rule, slots, text)                                                   \
-  if (&update.type() == &op_type<Update<Rule, slots>>()) {                                   \
-    constexpr bool kLazy = std::is_same_v<Rule, kernels::LazyAdamRule>;                      \
-    if (indices.size() > optim::most_sparse_rows(param, kLazy)) return {};                          \
-    const SparseUpdate<Rule, slots> op{                                                      \
-        static_cast<const Update<Rule, slots>*>(update.attributes())->clip_value};           \
-    return AnyOp(op_type<SparseUpdate<Rule, slots>>(), &op);                                 \
+#define EBB_SPARSE_FORM(Rule, slots, text)                                         \
+  if (&update.type() == &op_type<Update<Rule, slots>>()) {                         \
+    constexpr bool kLazy = std::is_same_v<Rule, kernels::LazyAdamRule>;            \
+    if (indices.size() > optim::most_sparse_rows(param, kLazy)) return {};         \
+    const SparseUpdate<Rule, slots> op{                                            \
+        static_cast<const Update<Rule, slots>*>(update.attributes())->clip_value}; \
+    return AnyOp(op_type<SparseUpdate<Rule, slots>>(), &op);                       \
   }
   EBB_SPARSE_UPDATES(EBB_SPARSE_FORM)
 #undef EBB_SPARSE_FORM

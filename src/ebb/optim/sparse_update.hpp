@@ -37,9 +37,9 @@ struct SparseUpdate {
   void update(Ins in, Outs out, Scratch scratch) const;
 };
 
-#define EBB_SPARSE_UPDATES(X)                \
-  X(kernels::SgdRule, 0, "sparse_sgd")         \
-  X(kernels::AdamRule, 2, "sparse_adam")       \
+#define EBB_SPARSE_UPDATES(X)                     \
+  X(kernels::SgdRule, 0, "sparse_sgd")            \
+  X(kernels::AdamRule, 2, "sparse_adam")          \
   X(kernels::LazyAdamRule, 2, "sparse_lazy_adam") \
   X(kernels::AdagradRule, 1, "sparse_adagrad")
 #define EBB_SPARSE_NAME(Rule, slots, text) \

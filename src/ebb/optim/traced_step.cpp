@@ -88,7 +88,8 @@ void OptimizerCore::take_traced(std::span<const Tensor> sums, const Traced& of) 
   const BadLoss bad = of.loss ? bad_loss() : BadLoss::allow;
   if (turn > 0 && (norm_ || bad == BadLoss::skip))
     throw Error(fmt::format(
-        "{}: two steps in a compiled function, where one may be skipped (by clip_norm, a loss scale "
+        "{}: two steps in a compiled function, where one may be skipped (by clip_norm, a loss "
+        "scale "
         "or BadLoss::skip), so that the other is not known; compile a function for each",
         name_));
   if (bad == BadLoss::skip && !outcome())
@@ -146,10 +147,10 @@ std::vector<Tensor> OptimizerCore::trace_rules(int turn) {
          norm = clip_norm_](std::span<std::byte> to) {
           const auto now = alive(self);
           if (now->clip_value_ != value || now->clip_norm_ != norm)
-            throw Error(fmt::format(
-                "{}: clipping was changed after the step was compiled, which does "
-                "not know of it; set it before, or compile anew",
-                now->name_));
+            throw Error(
+                fmt::format("{}: clipping was changed after the step was compiled, which does "
+                            "not know of it; set it before, or compile anew",
+                            now->name_));
           now->prepare(to, k, turn);
         }));
   return rules;

@@ -3,8 +3,8 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <limits>
 #include <cstring>
+#include <limits>
 
 #include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
@@ -44,9 +44,9 @@ std::array<Spec, 2> StepScale::shape(Specs in) const {
     throw Error(fmt::format("{}: the second input is {}, expected the loss scale, f32()", name,
                             in.size() < 2 ? "missing" : to_string(in[1])));
   const std::size_t first = before_squares();
-  if (in.size() < first || (bad != BadLoss::allow &&
-                            (in[first - 2].rank() > 0 || !is_float(in[first - 2].dtype) ||
-                             in[first - 1] != Spec{{}, DType::i64})))
+  if (in.size() < first ||
+      (bad != BadLoss::allow && (in[first - 2].rank() > 0 || !is_float(in[first - 2].dtype) ||
+                                 in[first - 1] != Spec{{}, DType::i64})))
     throw Error(fmt::format("{}: expected a loss's sum and the number of the step", name));
   for (const Spec& s : in.subspan(first))
     if (s != kNumber)
@@ -67,16 +67,16 @@ StepScale::Result StepScale::of(double sum, double count, double loss_scale) con
 
 void StepScale::refuse(double sum, double count, std::int64_t step) {
   throw Error(fmt::format(
-      "optimizer: the loss of step {} is {} (a sum of {} over {}); nothing has changed. Look at the "
+      "optimizer: the loss of step {} is {} (a sum of {} over {}); nothing has changed. Look at "
+      "the "
       "batch, lower the rate or clip the gradient; BadLoss::skip leaves such steps out, "
       "BadLoss::allow takes them",
       step, sum / count, sum, count));
 }
 
 void StepScale::run(Ins in, Out scale, Out norm, Scratch) const {
-  const double count = in[0].dtype() == DType::f64
-                           ? *in[0].as<double>()
-                           : static_cast<double>(*in[0].as<std::int64_t>());
+  const double count = in[0].dtype() == DType::f64 ? *in[0].as<double>()
+                                                   : static_cast<double>(*in[0].as<std::int64_t>());
   if (bad != BadLoss::allow) {
     const In& loss = in[before_squares() - 2];
     const double sum = loss.dtype() == DType::f64 ? *loss.as<double>() : double{*loss.as<float>()};
@@ -124,8 +124,8 @@ std::array<Spec, Update<Rule, kSlots, kMaster>::kOutputs> Update<Rule, kSlots, k
                             to_string(kNumber)));
   const Spec& param = in[At::param];
   if (!optim::takes<Rule>(param.dtype) || (kMaster && !is_half(param.dtype)))
-    throw Error(fmt::format("{}: the parameter is {}, which it does not take", name,
-                            to_string(param)));
+    throw Error(
+        fmt::format("{}: the parameter is {}, which it does not take", name, to_string(param)));
   const Spec wide{param.shape, optim::working_type(param.dtype)};
   if (in[At::gradient] != param && in[At::gradient] != wide)
     throw Error(fmt::format("{}: gradient or state is {}, the parameter {}", name,
@@ -146,7 +146,8 @@ std::array<Spec, Update<Rule, kSlots, kMaster>::kOutputs> Update<Rule, kSlots, k
 template <class Rule, int kSlots, bool kMaster>
 Cost Update<Rule, kSlots, kMaster>::cost(Specs in) const {
   double bytes = static_cast<double>(in[UpdateInputs::gradient].bytes());
-  for (const Spec& s : in.subspan(UpdateInputs::param)) bytes += 2.0 * static_cast<double>(s.bytes());
+  for (const Spec& s : in.subspan(UpdateInputs::param))
+    bytes += 2.0 * static_cast<double>(s.bytes());
   return {12.0 * static_cast<double>(in[UpdateInputs::param].size()), bytes};
 }
 
@@ -211,13 +212,12 @@ void Ema::run(In rule_bytes, In value, In average, Out out, Scratch) const {
 
 std::optional<std::size_t> cut_from(const OpType& update) {
   if (&update == &op_type<Ema>()) return EmaInputs::value;
-  // 8 bits of state are packed: a piece of it is not a piece of each of its arrays. The lazy rule
-  // looks at whole rows.
-#define EBB_CUT(Rule, slots, text)                               \
-  if (!std::is_same_v<Rule, kernels::Adam8Rule> &&               \
-      !std::is_same_v<Rule, kernels::LazyAdamRule> &&            \
-      (&update == &op_type<Update<Rule, slots>>() ||             \
-       &update == &op_type<Update<Rule, slots, true>>()))        \
+    // 8 bits of state are packed: a piece of it is not a piece of each of its arrays. The lazy rule
+    // looks at whole rows.
+#define EBB_CUT(Rule, slots, text)                                                                 \
+  if (!std::is_same_v<Rule, kernels::Adam8Rule> && !std::is_same_v<Rule, kernels::LazyAdamRule> && \
+      (&update == &op_type<Update<Rule, slots>>() ||                                               \
+       &update == &op_type<Update<Rule, slots, true>>()))                                          \
     return UpdateInputs::gradient;
   EBB_ELEMENT_UPDATES(EBB_CUT)
 #undef EBB_CUT

@@ -80,18 +80,18 @@ struct Update {
 
 // Every rule with a number of slots, and the name of its op. The first ones take 16-bit parameters,
 // with a master copy or without.
-#define EBB_ELEMENT_UPDATES(X)                     \
-  X(kernels::SgdRule, 0, "sgd")                    \
-  X(kernels::SgdRule, 1, "sgd_momentum")           \
-  X(kernels::AdamRule, 2, "adam")                  \
-  X(kernels::LazyAdamRule, 2, "lazy_adam")         \
-  X(kernels::RmspropRule, 1, "rmsprop")            \
-  X(kernels::RmspropRule, 2, "rmsprop_momentum")   \
-  X(kernels::AdagradRule, 1, "adagrad")            \
-  X(kernels::LionRule, 1, "lion")                  \
+#define EBB_ELEMENT_UPDATES(X)                   \
+  X(kernels::SgdRule, 0, "sgd")                  \
+  X(kernels::SgdRule, 1, "sgd_momentum")         \
+  X(kernels::AdamRule, 2, "adam")                \
+  X(kernels::LazyAdamRule, 2, "lazy_adam")       \
+  X(kernels::RmspropRule, 1, "rmsprop")          \
+  X(kernels::RmspropRule, 2, "rmsprop_momentum") \
+  X(kernels::AdagradRule, 1, "adagrad")          \
+  X(kernels::LionRule, 1, "lion")                \
   X(kernels::Adam8Rule, 1, "adam_8bit")
-#define EBB_FACTORED_UPDATES(X)                    \
-  X(kernels::AdafactorRule, 1, "adafactor")        \
+#define EBB_FACTORED_UPDATES(X)             \
+  X(kernels::AdafactorRule, 1, "adafactor") \
   X(kernels::AdafactorRule, 2, "adafactor_factored")
 #define EBB_UPDATE_NAME(Rule, slots, text) \
   template <>                              \

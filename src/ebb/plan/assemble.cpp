@@ -16,8 +16,8 @@ namespace {
 void add_runs(const Problem& problem, const Candidate& c, Plan& p) {
   const std::int64_t examples = problem.batch.examples();
   for (std::int64_t first = 0, i = 0; i < c.count; ++i, first += c.micro_batch)
-    p.runs.push_back({c.split() && i == c.count - 1 ? 1 : 0, first,
-                      std::min(c.micro_batch, examples - first)});
+    p.runs.push_back(
+        {c.split() && i == c.count - 1 ? 1 : 0, first, std::min(c.micro_batch, examples - first)});
   p.carry_bytes = c.carry;
   if (!c.split()) return;
   const SplitAnswer& split = problem.batch.split();
@@ -45,8 +45,7 @@ std::string approximations(const Problem& problem, const Candidate& c, bool mixe
   if (!text.empty()) text += "; ";
   return text + fmt::format("activations stored in {}: {} of them, {} instead of {}",
                             name(c.policy.stored), half.values,
-                            to_string(ByteSize{half.before / 2}),
-                            to_string(ByteSize{half.before}));
+                            to_string(ByteSize{half.before / 2}), to_string(ByteSize{half.before}));
 }
 
 void forecast(const Problem& problem, const Candidates& candidates, const Candidate& c, Plan& p) {

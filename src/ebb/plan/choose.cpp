@@ -118,8 +118,8 @@ std::optional<Choice> choose(const Problem& problem, Candidates& candidates, std
   const std::vector<Candidate>& all = candidates.all;
   const bool many = problem.batch.whole().calls.size() > kLimits.many_calls;
   int sizes_left = problem.options.micro_batch > 0 || budget == kOutside ? 0
-                   : many                                               ? 1
-                                                                        : kLimits.sizes_between;
+                   : many                                                ? 1
+                                                                         : kLimits.sizes_between;
   std::vector<std::uint64_t> limit;  // per candidate: the load that it may have
   for (;;) {
     for (std::size_t i = limit.size(); i < all.size(); ++i) limit.push_back(room(all[i], budget));
@@ -140,8 +140,7 @@ std::optional<Choice> choose(const Problem& problem, Candidates& candidates, std
       Indices some;
       std::vector<std::uint64_t> loads;
       for (const std::size_t i : fitting) {
-        if (some.size() == kLimits.refined_at_once ||
-            seconds(i) * kLimits.hoped_time > seconds(at))
+        if (some.size() == kLimits.refined_at_once || seconds(i) * kLimits.hoped_time > seconds(at))
           break;
         if (all[i].fine) continue;
         some.push_back(i);

@@ -26,8 +26,7 @@ struct Memory {
   Memory() = default;
   Memory(ByteSize size) : bytes(size.bytes) {}
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Memory(Number) {
+  requires std::is_arithmetic_v<Number> Memory(Number) {
     static_assert(!sizeof(Number),
                   "say the unit of .memory: 64_MiB, 64_MB, or ByteSize{64000000} for bytes");
   }
@@ -51,8 +50,8 @@ struct CompileOptions {
   Memory memory = {};
   Allow allow = Allow::same_gradient;
   bool recompute = true;
-  bool fuse = true;   // elementwise calls become one where nobody else reads between them
-  bool split = true;  // the batch may be taken in micro-batches
+  bool fuse = true;             // elementwise calls become one where nobody else reads between them
+  bool split = true;            // the batch may be taken in micro-batches
   bool gradient_blocks = true;  // a large gradient may be made block by block, in its update
   bool spill = true;            // activations, parameters and optimizer state may go to a file
   // Split even where examples depend on each other, as in batch_norm while training: another

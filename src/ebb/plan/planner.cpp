@@ -29,8 +29,8 @@ bool room_for_searches(const Problem& problem, std::uint64_t budget) {
   std::uint64_t there =
       problem.footprint.reserve + problem.footprint.batches + problem.other_bytes();
   for (const Variable& v : whole.variables) there += v.spec().bytes();
-  return budget > there + kLimits.refined_at_once * whole.calls.size() *
-                              kLimits.search_bytes_per_call;
+  return budget >
+         there + kLimits.refined_at_once * whole.calls.size() * kLimits.search_bytes_per_call;
 }
 
 }  // namespace

@@ -34,11 +34,11 @@ std::string line(const FrontierPoint& p, double fastest) {
 std::string json_of(const FrontierPoint& p) {
   return fmt::format(
       "{{\"budget\": {}, \"seconds\": {:.9g}, \"micro_batch\": {}, \"recomputed\": {}, "
-      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"mixed\": {}, \"gradient_blocks\": {}, "
+      "\"written\": {}, \"read\": {}, \"state_spilled\": {}, \"mixed\": {}, \"gradient_blocks\": "
+      "{}, "
       "\"activations\": \"{}\", \"label\": \"{}\"}}",
       p.budget, p.seconds, p.micro_batch, p.recomputed, p.written, p.read, p.state_spilled, p.mixed,
-      p.gradient_blocks,
-      ebb::name(p.activations), name(p.label));
+      p.gradient_blocks, ebb::name(p.activations), name(p.label));
 }
 
 }  // namespace
@@ -62,8 +62,8 @@ std::string FrontierPoint::text() const {
                     state_spilled ? ", parameters and optimizer state too" : ""));
   if (activations != DType::f32) say(fmt::format("activations in {}", ebb::name(activations)));
   if (gradient_blocks)
-    say(fmt::format("gradient{} of {} parameter{} in blocks", gradient_blocks == 1 ? "" : "s", gradient_blocks,
-                    gradient_blocks == 1 ? "" : "s"));
+    say(fmt::format("gradient{} of {} parameter{} in blocks", gradient_blocks == 1 ? "" : "s",
+                    gradient_blocks, gradient_blocks == 1 ? "" : "s"));
   return text.empty() ? "keep everything" : text;
 }
 
@@ -100,10 +100,10 @@ std::string to_string(const Plan& p) {
     fmt::format_to(to, "  spill file            {:>10}   of the disk ({} bytes)\n",
                    enough(f.spilled), f.spilled);
   if (p.budget)
-    fmt::format_to(to, "  left in the budget    {:>10}   steps of other threads have arenas there, or wait\n",
-                   readable(p.budget - std::min(p.budget, f.process)));
-  fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", enough(p.minimum),
-                 p.minimum);
+    fmt::format_to(
+        to, "  left in the budget    {:>10}   steps of other threads have arenas there, or wait\n",
+        readable(p.budget - std::min(p.budget, f.process)));
+  fmt::format_to(to, "  smallest budget       {:>10}   ({} bytes)\n", enough(p.minimum), p.minimum);
   if (p.frontier.size() > 1) {
     out += "  budget      time a step          label          how\n";
     for (const FrontierPoint& point : p.frontier)

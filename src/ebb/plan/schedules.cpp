@@ -52,17 +52,16 @@ void hold_alike(std::vector<Searched>& programs) {
       if (b.origin == Origin::state && !b.away) own.back() += b.bytes;
   }
   const std::uint64_t all = *std::max_element(own.begin(), own.end());
-  for (std::size_t i = 0; i < programs.size(); ++i)
-    programs[i].lowered.graph.held = all - own[i];
+  for (std::size_t i = 0; i < programs.size(); ++i) programs[i].lowered.graph.held = all - own[i];
 }
 
 }  // namespace
 
 Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine) {
-  Searched s{trace::rewritten(std::move(trace),
-                              {.gradient_blocks = policy.gradient_blocks, .fuse = fuse}),
-             {},
-             {}};
+  Searched s{
+      trace::rewritten(std::move(trace), {.gradient_blocks = policy.gradient_blocks, .fuse = fuse}),
+      {},
+      {}};
   s.lowered = lower(s.trace, machine, policy.spilling >= Spilling::state,
                     policy.spilling == Spilling::streamed);
   return s;

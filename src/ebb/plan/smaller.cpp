@@ -45,8 +45,8 @@ bool same_calls(const Program& larger, const trace::Trace& t, const Lowered& low
       return false;
   for (std::size_t n = 0; n < from.call.size(); ++n) {
     const Node &a = lowered.graph.nodes[n], &b = from.graph.nodes[n];
-    if (&t.calls[lowered.call[n]].op.type() != &was.calls[from.call[n]].op.type() ||
-        a.in != b.in || a.out != b.out || a.updates != b.updates || a.reuse != b.reuse)
+    if (&t.calls[lowered.call[n]].op.type() != &was.calls[from.call[n]].op.type() || a.in != b.in ||
+        a.out != b.out || a.updates != b.updates || a.reuse != b.reuse)
       return false;
   }
   for (std::size_t b = 0; b < from.graph.buffers.size(); ++b) {
@@ -123,8 +123,7 @@ class Smaller {
     const std::int64_t at_end = std::min(larger_.runs.back().examples, examples);
     const std::int64_t full = (examples - at_end) / size, left = (examples - at_end) % size;
     if (full > 0 && !add(p, before, accumulating(size), 0, size, full)) return std::nullopt;
-    if (left > 0 && !add(p, before, accumulating(left), full * size, left, 1))
-      return std::nullopt;
+    if (left > 0 && !add(p, before, accumulating(left), full * size, left, 1)) return std::nullopt;
     if (!add(p, larger_.programs.back(), last(at_end), examples - at_end, at_end, 1))
       return std::nullopt;
     return p;

@@ -94,8 +94,7 @@ class Recompute final : public CustomGrad {
     for (const Tensor& x : sources) tape.watch(x);
     std::vector<Tensor> outputs = again();
     std::vector<Tensor> flows(outputs.size());
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      flows[i] = back.d(static_cast<int>(i));
+    for (std::size_t i = 0; i < outputs.size(); ++i) flows[i] = back.d(static_cast<int>(i));
     for (const int i : places) sums.push_back(back.take(i));
     tape.gradient_into(outputs, flows, sources, sums);
     tape.discard();  // what the first pass will assign at its end is not assigned twice
@@ -122,7 +121,8 @@ class Recompute final : public CustomGrad {
       if (!probe.reads(x))
         throw Error(
             "checkpoint: the function read other values on the way back than on the way forward; "
-            "ask for the gradient before variables change, and let it depend on nothing that moves");
+            "ask for the gradient before variables change, and let it depend on nothing that "
+            "moves");
     return outputs;
   }
 
@@ -163,11 +163,13 @@ Tensor custom_detail::custom_gradient_of(const std::function<Custom(std::span<co
   if (!custom.result || !custom.gradient)
     throw Error("custom_gradient: the function gave no result or no gradient rule");
   const Tensor y = recording() ? custom.result.viewed(custom.result.shape()) : custom.result;
-  if (recording()) record_everywhere(std::make_shared<CustomRule>(std::move(custom)), inputs, {&y, 1});
+  if (recording())
+    record_everywhere(std::make_shared<CustomRule>(std::move(custom)), inputs, {&y, 1});
   return y;
 }
 
-std::vector<Tensor> custom_detail::checkpointed(const Function& fn, std::span<const Tensor> inputs) {
+std::vector<Tensor> custom_detail::checkpointed(const Function& fn,
+                                                std::span<const Tensor> inputs) {
   if (!recording()) return fn(inputs);
   auto rule = std::make_shared<Recompute>(fn, inputs, random::state());
   Probe probe(inputs, recorders());

@@ -169,9 +169,10 @@ void Record::release() {
 void Record::check_usable(const char* what) const {
   if (used_up_)
     throw Error(fmt::format("{}: {}", what,
-                            persistent_ ? "this tape was released"
-                                        : "this one-shot tape was used up by an earlier gradient; "
-                                          "make it with {.persistent = true} to ask more than once"));
+                            persistent_
+                                ? "this tape was released"
+                                : "this one-shot tape was used up by an earlier gradient; "
+                                  "make it with {.persistent = true} to ask more than once"));
   if (std::this_thread::get_id() != thread_)
     throw Error(fmt::format("{}: a tape belongs to the thread that made it", what));
 }
@@ -179,13 +180,15 @@ void Record::check_usable(const char* what) const {
 void Record::watch(const Tensor& x) {
   check_usable("watch");
   if (!is_float(x.dtype()))
-    throw Error(fmt::format("watch: {} is not a floating tensor, so it has no gradient; cast it first",
-                            to_string(x.spec())));
+    throw Error(
+        fmt::format("watch: {} is not a floating tensor, so it has no gradient; cast it first",
+                    to_string(x.spec())));
   if (storage_.slots.find(x.id()) == SlotMap::kNone) storage_.slots.insert(x.id(), slot_count_++);
 }
 
 bool Record::tracks(const Tensor& x) const {
-  return storage_.slots.find(x.id()) != SlotMap::kNone || (watch_variables_ && x.handle()->trainable);
+  return storage_.slots.find(x.id()) != SlotMap::kNone ||
+         (watch_variables_ && x.handle()->trainable);
 }
 
 bool Record::depends(const Tensor& y, const Tensor& x) const {
@@ -220,8 +223,10 @@ void Record::refuse_own(std::span<const Tensor* const> ys) const {
   for (const Tensor* y : ys)
     if (storage_.own_gradients.find(y->id()) != SlotMap::kNone)
       throw Error(
-          "gradient: the result comes of an earlier gradient of this very tape, which does not record "
-          "its own walk back; nest two tapes, so that the outer one records the inner one's gradient, "
+          "gradient: the result comes of an earlier gradient of this very tape, which does not "
+          "record "
+          "its own walk back; nest two tapes, so that the outer one records the inner one's "
+          "gradient, "
           "or stop_gradient() what is to count as a constant");
 }
 
@@ -303,7 +308,8 @@ void Record::place_sparse(std::span<const Tensor* const> xs, std::span<const Ten
   }
 }
 
-void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
+void Record::walk(std::span<const Tensor* const> ys,
+                  std::span<const Tensor* const> output_gradients,
                   std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
                   std::span<SparseGradient> sparse) {
   Storage& s = storage_;
@@ -363,8 +369,9 @@ void Record::walk(std::span<const Tensor* const> ys, std::span<const Tensor* con
   for (std::size_t c = s.calls.size(); c-- > 0;) {
     Call& call = s.calls[c];
     const auto first = s.gradients.begin() + call.first_slot;
-    const bool flows = s.reaches[call.first_slot] &&
-                       std::any_of(first, first + call.outputs, [](const Tensor& g) { return bool(g); });
+    const bool flows =
+        s.reaches[call.first_slot] &&
+        std::any_of(first, first + call.outputs, [](const Tensor& g) { return bool(g); });
     if (flows) {
       Scope scope(call.scope);
       Step step(s, call);

@@ -36,8 +36,8 @@ class Record final : public ops::Recorder {
   struct Call {
     ops::AnyOp op;
     std::shared_ptr<const ops::CustomGrad> custom;  // instead of op, when set
-    std::uint32_t first_in, inputs;            // into links, specs, kept
-    std::uint32_t first_slot, outputs;         // outputs take consecutive slots
+    std::uint32_t first_in, inputs;                 // into links, specs, kept
+    std::uint32_t first_slot, outputs;              // outputs take consecutive slots
     Scope::Id scope;
   };
   struct Storage {
@@ -46,7 +46,7 @@ class Record final : public ops::Recorder {
     std::vector<Spec> specs;           // of a call's inputs, then of its outputs
     std::vector<Tensor> kept;          // parallel to specs; empty where not needed
     SlotMap slots;
-    SlotMap own_gradients;  // what an earlier walk gave, and what was computed from it
+    SlotMap own_gradients;              // what an earlier walk gave, and what was computed from it
     std::vector<Tensor> gradients;      // per slot, during a walk
     std::vector<std::uint8_t> reaches;  // per slot: leads to a source
     std::vector<std::uint8_t> made;     // per slot: by a call

@@ -35,7 +35,8 @@ void set_one(Tensor& t, std::size_t index) {
 
 void check_jacobian(const char* what, const Tensor& y) {
   if (y.dtype() != DType::f32 && y.dtype() != DType::f64)
-    throw Error(fmt::format("{}: the result is {}; expected f32 or f64", what, to_string(y.spec())));
+    throw Error(
+        fmt::format("{}: the result is {}; expected f32 or f64", what, to_string(y.spec())));
 }
 
 Shape joined(std::span<const std::int64_t> a, std::span<const std::int64_t> b) {
@@ -180,8 +181,9 @@ std::vector<Tensor> Tape::gradient(const Loss& loss, std::initializer_list<Tenso
 void Tape::gradient_into(std::span<const Tensor> ys, std::span<const Tensor> output_gradients,
                          std::span<const Tensor> xs, std::span<Tensor> into) {
   if (ys.size() != output_gradients.size() || xs.size() != into.size())
-    throw Error(fmt::format("gradient_into: {} results and {} output gradients, {} sources and {} sums",
-                            ys.size(), output_gradients.size(), xs.size(), into.size()));
+    throw Error(
+        fmt::format("gradient_into: {} results and {} output gradients, {} sources and {} sums",
+                    ys.size(), output_gradients.size(), xs.size(), into.size()));
   gradient_into(std::span<const Tensor* const>(pointers(ys)), pointers(output_gradients),
                 pointers(xs), into);
 }

@@ -83,20 +83,21 @@ class Tape {
   // that was asked for, and its place in `into` stays empty.
   void gradient_into(std::span<const Tensor> ys, std::span<const Tensor> output_gradients,
                      std::span<const Tensor> xs, std::span<Tensor> into);
-  void gradient_into(std::span<const Tensor* const> ys, std::span<const Tensor* const> output_gradients,
+  void gradient_into(std::span<const Tensor* const> ys,
+                     std::span<const Tensor* const> output_gradients,
                      std::span<const Tensor* const> xs, std::span<Tensor> into,
                      std::span<SparseGradient> sparse = {});  // for each source, where given
 
   Tensor jacobian(const Tensor& y, const Tensor& x);        // (y.shape…, x.shape…)
   Tensor batch_jacobian(const Tensor& y, const Tensor& x);  // (rows, y.row…, x.row…), rows apart
 
-  void release();                        // frees what is kept; the tape is used up
-  bool recorded(const Tensor& y) const;  // whether this tape saw how y came about
+  void release();                                        // frees what is kept; the tape is used up
+  bool recorded(const Tensor& y) const;                  // whether this tape saw how y came about
   bool depends(const Tensor& y, const Tensor& x) const;  // whether a gradient of y flows to x
-  bool used_up() const;                  // by a gradient (one-shot) or release()
-  bool walked() const { return walked_; }  // whether a gradient was asked for
+  bool used_up() const;                                  // by a gradient (one-shot) or release()
+  bool walked() const { return walked_; }                // whether a gradient was asked for
   const random::State& draws() const { return draws_; }  // this thread's, when the tape began
-  static Tape* innermost();              // of this thread, or null
+  static Tape* innermost();                              // of this thread, or null
 
   // A new value for a variable that the forward pass computes on its way, such as a running mean. It
   // is assigned by commit(), or when the tape ends (an inner tape hands it to the outer one). Where

@@ -177,7 +177,8 @@ void save_npy(const std::string& path, const Variable& variable) {
   AtomicFile out(path);
   out.file().write(front);
   for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
-    const std::span<std::byte> part(chunk.data(), std::min<std::uint64_t>(chunk.size(), bytes - at));
+    const std::span<std::byte> part(chunk.data(),
+                                    std::min<std::uint64_t>(chunk.size(), bytes - at));
     variable.read(part, at);
     out.file().write(part);
   }
@@ -189,17 +190,20 @@ void load_npy(const std::string& path, Variable& variable) {
   const auto [header, data_offset] = checked_front(file);
   const Spec& spec = header.spec;
   if (spec != variable.spec())
-    throw FileError(fmt::format("cannot load \"{}\" into variable {}: it holds {}, the variable is {}",
-                                path, variable.name(), to_string(spec), to_string(variable.spec())));
+    throw FileError(
+        fmt::format("cannot load \"{}\" into variable {}: it holds {}, the variable is {}", path,
+                    variable.name(), to_string(spec), to_string(variable.spec())));
   if (header.fortran_order && spec.rank() > 1) return variable.assign(load_npy(path));
   const std::uint64_t bytes = spec.bytes();
   const memory::Borrowing between_steps;
   const memory::Buffer chunk = piece_for(bytes, "load_npy");
   Rewrite rewrite({variable});
   for (std::uint64_t at = 0; at < bytes; at += chunk.size()) {
-    const std::span<std::byte> part(chunk.data(), std::min<std::uint64_t>(chunk.size(), bytes - at));
+    const std::span<std::byte> part(chunk.data(),
+                                    std::min<std::uint64_t>(chunk.size(), bytes - at));
     file.read_at(data_offset + at, part);
-    if (header.swapped) swap_bytes(part.data(), part.size() / size_of(spec.dtype), size_of(spec.dtype));
+    if (header.swapped)
+      swap_bytes(part.data(), part.size() / size_of(spec.dtype), size_of(spec.dtype));
     if (spec.dtype == DType::boolean) check_bools(path, part, at);
     rewrite.write(0, part, at);
   }

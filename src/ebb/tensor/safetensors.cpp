@@ -19,8 +19,9 @@ constexpr std::size_t kLength = 8;  // bytes of the header's length
 constexpr struct {
   const char* name;
   DType dtype;
-} kTypes[] = {{"F32", DType::f32}, {"F64", DType::f64}, {"BF16", DType::bf16}, {"F16", DType::f16},
-              {"I32", DType::i32}, {"I64", DType::i64}, {"U8", DType::u8},     {"BOOL", DType::boolean}};
+} kTypes[] = {{"F32", DType::f32}, {"F64", DType::f64},     {"BF16", DType::bf16},
+              {"F16", DType::f16}, {"I32", DType::i32},     {"I64", DType::i64},
+              {"U8", DType::u8},   {"BOOL", DType::boolean}};
 
 const char* type_name(DType dtype) {
   for (const auto& t : kTypes)
@@ -143,14 +144,15 @@ StoredTensor tensor(Scan& scan, std::string name, std::uint64_t data_bytes) {
     }
   });
   if (!typed || !shaped || place.size() != 2)
-    throw Error(fmt::format("its header does not give tensor {} a dtype, a shape and two offsets",
-                            t.name));
+    throw Error(
+        fmt::format("its header does not give tensor {} a dtype, a shape and two offsets", t.name));
   t.spec.shape = Shape(std::vector<std::int64_t>(shape.begin(), shape.end()));
   t.offset = place[0];
   if (place[0] > place[1] || place[1] > data_bytes || place[1] - place[0] != t.spec.bytes())
-    throw Error(fmt::format("tensor {} is {} and lies at bytes {} to {} of {}; the file is cut short "
-                            "or damaged",
-                            t.name, to_string(t.spec), place[0], place[1], data_bytes));
+    throw Error(
+        fmt::format("tensor {} is {} and lies at bytes {} to {} of {}; the file is cut short "
+                    "or damaged",
+                    t.name, to_string(t.spec), place[0], place[1], data_bytes));
   return t;
 }
 
@@ -179,8 +181,8 @@ Safetensors parse(std::string_view header, std::uint64_t data_bytes) {
   std::uint64_t end = 0;
   for (const StoredTensor& t : file.tensors) {
     if (t.offset != end)
-      throw Error(fmt::format("tensor {} begins at byte {} of the data, where {} was expected", t.name,
-                              t.offset, end));
+      throw Error(fmt::format("tensor {} begins at byte {} of the data, where {} was expected",
+                              t.name, t.offset, end));
     end += t.spec.bytes();
   }
   if (end != data_bytes)
@@ -227,9 +229,10 @@ Safetensors read_safetensors_front(File& file, std::string* text) {
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kLength; ++i) length |= static_cast<std::uint64_t>(start[i]) << 8 * i;
   if (length > size - kLength)
-    refuse(fmt::format("its header claims {} bytes, and {} are left in the file; it is no .safetensors "
-                       "file, or cut short",
-                       length, size - kLength));
+    refuse(fmt::format(
+        "its header claims {} bytes, and {} are left in the file; it is no .safetensors "
+        "file, or cut short",
+        length, size - kLength));
   if (length > kMaxHeader)
     refuse(fmt::format("its header claims {} bytes; at most {} are read", length, kMaxHeader));
   std::string front(kLength + length, '\0');

@@ -30,7 +30,8 @@ Shape::Shape(std::span<const std::int64_t> dims) {
     if (d < 0) throw Error(fmt::format("shape: {} has a negative size", to_string(*this)));
     if (__builtin_mul_overflow(product, std::max<std::int64_t>(d, 1), &product) ||
         product > std::numeric_limits<std::int64_t>::max() / 8)
-      throw Error(fmt::format("shape: {} has more elements than can be addressed", to_string(*this)));
+      throw Error(
+          fmt::format("shape: {} has more elements than can be addressed", to_string(*this)));
   }
 }
 
@@ -65,9 +66,10 @@ std::string to_string(const Spec& spec) { return name(spec.dtype) + to_string(sp
 
 int axis_of(const char* op, int axis, int rank) {
   if (axis < -rank || axis >= rank)
-    throw Error(rank == 0 ? fmt::format("{}: axis {} of a scalar, which has none", op, axis)
-                          : fmt::format("{}: axis {} is out of range for rank {}; expected {} to {}",
-                                        op, axis, rank, -rank, rank - 1));
+    throw Error(rank == 0
+                    ? fmt::format("{}: axis {} of a scalar, which has none", op, axis)
+                    : fmt::format("{}: axis {} is out of range for rank {}; expected {} to {}", op,
+                                  axis, rank, -rank, rank - 1));
   return axis < 0 ? axis + rank : axis;
 }
 

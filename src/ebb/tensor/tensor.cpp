@@ -188,7 +188,8 @@ Tensor Tensor::viewed(const Shape& to) const {
 
 Tensor Tensor::rows(std::int64_t begin, std::int64_t end) const {
   if (rank() == 0 || begin < 0 || end < begin || end > shape()[0])
-    throw Error(fmt::format("rows: [{}, {}) of {} is out of range", begin, end, to_string(shape())));
+    throw Error(
+        fmt::format("rows: [{}, {}) of {} is out of range", begin, end, to_string(shape())));
   std::size_t row_bytes = size_of(dtype());
   for (int i = 1; i < rank(); ++i) row_bytes *= static_cast<std::size_t>(shape()[i]);
   return adopt(Value::view(value_, spec().with_axis(0, end - begin),
@@ -206,10 +207,11 @@ void Tensor::empty() { throw Error("tensor: this handle holds no tensor; it was 
 
 void Tensor::check_known() const {
   if (value().symbol)
-    throw Error(fmt::format(
-        "data: {} is only known when the compiled step runs; a function that is compiled cannot read "
-        "or decide by values, so return it as a result, or use where()",
-        to_string(spec())));
+    throw Error(
+        fmt::format("data: {} is only known when the compiled step runs; a function that is "
+                    "compiled cannot read "
+                    "or decide by values, so return it as a result, or use where()",
+                    to_string(spec())));
 }
 
 void Tensor::check_dtype(DType wanted) const {

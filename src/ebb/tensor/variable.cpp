@@ -130,10 +130,12 @@ void write_through(Variable::Backing& backing, const Variable& variable,
 void Variable::write(std::span<const std::byte> from, std::uint64_t offset) {
   check_range("write", from.size(), offset);
   if (variable_view())
-    throw Error(fmt::format("write: bytes of variable {} inside a compiled function, which notes only "
-                            "values; assign it there, or write outside",
-                            name()));
-  if (state_->backing && !state_->there) return write_through(*state_->backing, *this, from, offset);
+    throw Error(
+        fmt::format("write: bytes of variable {} inside a compiled function, which notes only "
+                    "values; assign it there, or write outside",
+                    name()));
+  if (state_->backing && !state_->there)
+    return write_through(*state_->backing, *this, from, offset);
   own();
   if (!from.empty()) std::memcpy(bytes() + offset, from.data(), from.size());
 }

@@ -41,8 +41,8 @@ Trace folded(const Trace& trace) {
     const std::vector<Tensor> out = run(call, in);
     for (std::size_t i = 0; i < out.size(); ++i) {
       Value& v = to.values[call.out[i]];
-      v = {v.spec, Kind::constant, static_cast<Id>(to.constants.size()), kNone,
-           kNone,  0,              Category::data};
+      v = {v.spec, Kind::constant, static_cast<Id>(to.constants.size()), kNone, kNone,
+           0,      Category::data};
       to.constants.push_back(out[i]);
     }
   }

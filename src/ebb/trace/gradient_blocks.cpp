@@ -105,7 +105,8 @@ class Joining {
     if (can_be_taken_apart(t_.calls[v.call])) take_apart(t_, v.call);
     const Id index = t_.values[value].call;
     const Call call = t_.calls[index];
-    if (call.view || call.op.type().outputs != 1 || call.in.size() > GradientBlocks::kMostOperands) return false;
+    if (call.view || call.op.type().outputs != 1 || call.in.size() > GradientBlocks::kMostOperands)
+      return false;
     const std::vector<Spec> specs = specs_of(call);
     const auto cut = ops::row_block_inputs(call.op, specs);
     if (!cut) return false;
@@ -182,8 +183,8 @@ class Joining {
       w.costs.push_back(call.op.type().cost(call.op.attributes(), specs));
       // The last block is smaller, and may be worked on in another way, which takes more.
       for (const std::int64_t rows : {w.at_once, gradient_.shape[0] % w.at_once}) {
-        w.scratch = std::max<std::uint64_t>(
-            w.scratch, aligned(ops::row_block_scratch(call.op, specs, rows)));
+        w.scratch = std::max<std::uint64_t>(w.scratch,
+                                            aligned(ops::row_block_scratch(call.op, specs, rows)));
       }
       w.members.push_back(std::move(m));
     }
@@ -203,8 +204,11 @@ class Joining {
 
 // An update whose gradient is large enough to be worth it.
 bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
-  if (ops::cut_from(call.op.type()) != At::gradient || call.out.size() > GradientBlocks::kMostOutputs) return false;
-  const Spec &gradient = t.values[call.in[At::gradient]].spec, &param = t.values[call.in[At::param]].spec;
+  if (ops::cut_from(call.op.type()) != At::gradient ||
+      call.out.size() > GradientBlocks::kMostOutputs)
+    return false;
+  const Spec &gradient = t.values[call.in[At::gradient]].spec,
+             &param = t.values[call.in[At::param]].spec;
   const bool floats = param.dtype == DType::f32 || param.dtype == DType::f64;
   return floats && gradient == param && param.rank() >= 2 && param.shape[0] > 1 &&
          param.size() >= kLeastElements && param.size() / param.shape[0] <= kLargestBlock &&

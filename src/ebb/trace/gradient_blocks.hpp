@@ -33,13 +33,13 @@ struct GradientBlocks {
   };
   std::vector<Member> members;  // the last one leaves the gradient that the update reads
   ops::AnyOp update;
-  Spec gradient;                // as a whole
-  std::size_t cut_from = 0;     // the inputs from here on are cut: parameter, state, and others
+  Spec gradient;             // as a whole
+  std::size_t cut_from = 0;  // the inputs from here on are cut: parameter, state, and others
   std::size_t inputs = 0;
-  std::int64_t at_once = 0;     // rows of a block
-  std::uint64_t block = 0;      // bytes of one in the scratch, …
-  std::uint64_t blocks = 0;     // … and how many there are
-  std::uint64_t scratch = 0;    // bytes the members need besides
+  std::int64_t at_once = 0;      // rows of a block
+  std::uint64_t block = 0;       // bytes of one in the scratch, …
+  std::uint64_t blocks = 0;      // … and how many there are
+  std::uint64_t scratch = 0;     // bytes the members need besides
   std::vector<ops::Cost> costs;  // of the members and the update, one after the other
   bool operator==(const GradientBlocks& o) const {
     return members == o.members && update == o.update && gradient == o.gradient &&

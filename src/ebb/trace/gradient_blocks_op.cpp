@@ -68,8 +68,8 @@ struct InBlocks {
     std::copy(in.begin(), in.end(), ins);
     for (std::size_t i = w.cut_from; i < in.size(); ++i) {
       specs[i] = in[i].spec->with_axis(0, rows);
-      ins[i] = {&specs[i], in[i].as<std::byte>() + static_cast<std::uint64_t>(at) *
-                                                       row_bytes(*in[i].spec)};
+      ins[i] = {&specs[i],
+                in[i].as<std::byte>() + static_cast<std::uint64_t>(at) * row_bytes(*in[i].spec)};
     }
     const Spec gradient = w.gradient.with_axis(0, rows);
     const auto block = [&](Id place) {
@@ -92,11 +92,12 @@ struct InBlocks {
     ops::Out outs[GradientBlocks::kMostOutputs];
     for (std::size_t k = 0; k < out.size(); ++k) {
       args[At::param + k] = ins[w.cut_from + k];
-      outs[k] = {&specs[w.cut_from + k], out[k].template as<std::byte>() +
-                                             static_cast<std::uint64_t>(at) *
-                                                 row_bytes(*out[k].spec)};
+      outs[k] = {&specs[w.cut_from + k],
+                 out[k].template as<std::byte>() +
+                     static_cast<std::uint64_t>(at) * row_bytes(*out[k].spec)};
     }
-    w.update.type().run(w.update.attributes(), {args, At::param + out.size()}, {outs, out.size()}, {});
+    w.update.type().run(w.update.attributes(), {args, At::param + out.size()}, {outs, out.size()},
+                        {});
   }
 };
 

@@ -8,7 +8,7 @@ namespace ebb::trace {
 
 Trace without_dead_code(const Trace& trace);  // calls that lead to no result
 Trace without_repeats(const Trace& trace);    // equal calls of equal values become one
-Trace without_subsumed(const Trace& trace);    // calls whose results another one gives as well
+Trace without_subsumed(const Trace& trace);   // calls whose results another one gives as well
 
 // A sum over micro-batches, as `so far + sum of these examples`, becomes the call that sums, going
 // on from what is so far (OpType::accumulating): one chain over the examples of all micro-batches.

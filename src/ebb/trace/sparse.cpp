@@ -18,9 +18,7 @@ bool sums_rows(const Call& call) {
   return op.axis == 0 && !op.accumulate;
 }
 
-bool squares(const Call& call) {
-  return &call.op.type() == &ops::op_type<ops::SumOfSquares>();
-}
+bool squares(const Call& call) { return &call.op.type() == &ops::op_type<ops::SumOfSquares>(); }
 
 }  // namespace
 

@@ -20,7 +20,9 @@ struct Store {
   Spec shape(const Spec& x) const { return cast.shape(x); }
   Cost cost(const Spec& x) const { return cast.cost(x); }
   void run(In x, Out y, Scratch scratch) const { cast.run(x, y, scratch); }
-  BatchRule batch_rule(const BatchInputs& batch, int output) const { return cast.batch_rule(batch, output); }
+  BatchRule batch_rule(const BatchInputs& batch, int output) const {
+    return cast.batch_rule(batch, output);
+  }
 };
 
 }  // namespace ebb::ops
@@ -29,9 +31,9 @@ namespace ebb::trace {
 namespace {
 
 constexpr std::uint64_t kLeastBytes = 16 << 10;
-constexpr Id kSoon = 4;             // calls: what is read back so early has no time to pay
-constexpr std::uint64_t kFew = 8;   // a result so many times smaller than another of its call is a
-                                    // statistic of it, such as a row's norm, and keeps its digits
+constexpr Id kSoon = 4;            // calls: what is read back so early has no time to pay
+constexpr std::uint64_t kFew = 8;  // a result so many times smaller than another of its call is a
+                                   // statistic of it, such as a row's norm, and keeps its digits
 
 class Storing {
  public:
@@ -140,9 +142,16 @@ class Storing {
   // op(id), of the type `to`: as early as it can be, or as late.
   template <class Op>
   Id made_by(const Op& op, DType to, Id id, Scope::Id scope, bool early) {
-    const Id made = add_value({{from_or_new(id).spec.shape, to}, Kind::made, 0, kNone, kNone, 0,
-                               Category::activations});
-    add({ops::AnyOp(ops::op_type<Op>(), &op), {id}, {made}, scope, -1, false, false, early,
+    const Id made = add_value(
+        {{from_or_new(id).spec.shape, to}, Kind::made, 0, kNone, kNone, 0, Category::activations});
+    add({ops::AnyOp(ops::op_type<Op>(), &op),
+         {id},
+         {made},
+         scope,
+         -1,
+         false,
+         false,
+         early,
          !early});
     return made;
   }

@@ -101,8 +101,8 @@ enum class MicroBatch : std::uint8_t { whole, first, last };
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
 // Calls fn once, with symbols. `first`: the trace of the first micro-batch, for the sums it leaves.
-Trace trace(const Function& fn, std::span<const Spec> inputs,
-            MicroBatch which = MicroBatch::whole, const Trace* first = nullptr);
+Trace trace(const Function& fn, std::span<const Spec> inputs, MicroBatch which = MicroBatch::whole,
+            const Trace* first = nullptr);
 
 // Traces a function for a (micro-)batch of so many examples.
 using TraceBatch = std::function<Trace(std::int64_t examples, MicroBatch which)>;

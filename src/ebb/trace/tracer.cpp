@@ -258,9 +258,9 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   int steps_ = 0;                     // of optimizers, so far
   std::map<const void*, int> taken_;  // … by each of them
   std::unordered_map<std::uint64_t, Id> ids_;
-  std::vector<Tensor> held_;     // per value
-  std::vector<bool> of_batch_;   // per value: depends on the examples
-  std::map<Id, Id> totals_;      // of scalars that were asked for
+  std::vector<Tensor> held_;    // per value
+  std::vector<bool> of_batch_;  // per value: depends on the examples
+  std::map<Id, Id> totals_;     // of scalars that were asked for
   std::map<Variable, Held> variables_;
 };
 
@@ -289,8 +289,8 @@ class TracingScope {
   random::State random_;
 };
 
-Trace traced(const Function& fn, std::span<const Spec> inputs, MicroBatch which,
-             const Trace* first, bool with_tape) {
+Trace traced(const Function& fn, std::span<const Spec> inputs, MicroBatch which, const Trace* first,
+             bool with_tape) {
   TraceBuilder builder(which, first);
   const TracingScope scope(builder);
   const Tape::Pause nobody;  // tapes outside do not see what happens in here

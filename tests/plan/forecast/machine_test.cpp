@@ -25,9 +25,7 @@ TEST(Machine, IsReadAsItWasWritten) {
 }
 
 TEST(Machine, EachKindOfWorkHasItsOwnSpeed) {
-  const auto image = [](std::int64_t channels) {
-    return Spec{{2, 8, 8, channels}, DType::f32};
-  };
+  const auto image = [](std::int64_t channels) { return Spec{{2, 8, 8, channels}, DType::f32}; };
   const Spec dense[] = {image(16), {{16, 3, 3, 16}, DType::f32}};
   const Spec deep[] = {image(16), {{16, 3, 3, 1}, DType::f32}};
   EXPECT_EQ(ops::Conv2d{}.cost(dense).work, ops::Work::convolution);

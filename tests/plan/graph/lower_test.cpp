@@ -80,9 +80,8 @@ TEST(Lower, AResultMayTakeOverBytesOfItsSize) {
 TEST(Lower, AVariableIsUpdatedInItsPlace) {
   Variable w("w", Tensor::ones({kWidth, kWidth}));
   optim::Sgd sgd({w});
-  const trace::Trace t = traced([&](const Tensor& x) {
-    return std::vector{sgd.minimize(mse(matmul(x, w), x)).sum};
-  });
+  const trace::Trace t =
+      traced([&](const Tensor& x) { return std::vector{sgd.minimize(mse(matmul(x, w), x)).sum}; });
   const Lowered l = lowered(t, true);
   ASSERT_EQ(t.assigns.size(), 1u);
   const Id state = l.buffer_of[t.assigns[0].value];
@@ -191,9 +190,8 @@ TEST(Lower, LargeStateIsStreamedWhereItsUpdateAloneUsesIt) {
   EXPECT_EQ(streamed, 2);
 
   optim::Adam of_small({small});
-  const trace::Trace little = traced([&](const Tensor& x) {
-    return std::vector{of_small.minimize(mse(x * small, x)).sum};
-  });
+  const trace::Trace little = traced(
+      [&](const Tensor& x) { return std::vector{of_small.minimize(mse(x * small, x)).sum}; });
   EXPECT_TRUE(lowered(little, true, true).streams.empty()) << "all of it is no more than a piece";
 }
 

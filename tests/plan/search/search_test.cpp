@@ -113,7 +113,7 @@ TEST(Search, LongStretchesRunAgainFromStatesInTheFile) {
   // All states, two stretches, and one more way forward.
   EXPECT_LE(kept.at(800 * 10 + 2100).seconds, 4.0 * 800);
   const Frontier frontier = sound_search(graph, {.spill = disk(1e-3)});
-  EXPECT_LE(frontier.minimum(), 2000u);  // one stretch, some states
+  EXPECT_LE(frontier.minimum(), 2000u);        // one stretch, some states
   EXPECT_LE(frontier.at(2500).seconds, 2450);  // two stretches: the file takes what is saved
 }
 

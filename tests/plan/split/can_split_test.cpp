@@ -186,9 +186,8 @@ TEST(CanSplit, NotExamplesAfterTheOptimizersStep) {
 
 // What was asked of two sizes is asked again of every other one that is run.
 TEST(CanSplit, EverySizeDoesTheSame) {
-  const Fn jumps = one([](const Tensor& x) {
-    return x * Tensor::scalar(x.dim(0) == 4 ? 3.0f : 2.0f);
-  });
+  const Fn jumps =
+      one([](const Tensor& x) { return x * Tensor::scalar(x.dim(0) == 4 ? 3.0f : 2.0f); });
   const SplitAnswer answer = asked(jumps);
   ASSERT_TRUE(answer.possible) << "what it was asked of does not show it";
   const trace::Trace few = last(jumps, kFew);

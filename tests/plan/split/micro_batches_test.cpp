@@ -67,9 +67,8 @@ TEST(MicroBatches, TheLastOneUpdatesTheOthersAddUp) {
 }
 
 TEST(MicroBatches, WhatCannotBeAskedForIsAnError) {
-  const trace::TraceBatch mixed = traces_of([](std::span<const Tensor> in) {
-    return std::vector{in[0] * mean(in[0], {0}, true)};
-  });
+  const trace::TraceBatch mixed = traces_of(
+      [](std::span<const Tensor> in) { return std::vector{in[0] * mean(in[0], {0}, true)}; });
   EXPECT_FALSE(MicroBatches(mixed, 8, {}).may_split());
   const std::string error = test::error_of([&] { MicroBatches(mixed, 8, {.micro_batch = 2}); });
   EXPECT_EQ(error.find("compile: .micro_batch is 2, but the batch cannot be taken in "

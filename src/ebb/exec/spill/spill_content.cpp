@@ -112,8 +112,9 @@ void SpillContent::lay_out(std::span<const SpillSlot> given, const Layout& layou
     const bool two = given[i].two_generations;
     Granule* const second = two ? free_granules + count : free_granules;
     const InitialValue* const first = given[i].first.get();
-    slots_[i] = {bytes, offset, area, count, {free_granules, second}, two ? free_turns : nullptr,
-                 first, given[i].size};
+    slots_[i] = {
+        bytes, offset,       area, count, {free_granules, second}, two ? free_turns : nullptr,
+        first, given[i].size};
     if (first) firsts_.push_back(given[i].first);
     for (std::uint64_t g = 0; first && g < count; ++g)
       free_granules[g] = {0, static_cast<std::uint32_t>(std::min(kGranule, bytes - g * kGranule)),

@@ -7,8 +7,9 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{64} << 10;  // a multiple of InitialValue::kChunk elements
-constexpr std::size_t kMostChunks = 16;                // at once
+constexpr std::size_t kChunk = std::size_t{64}
+                               << 10;    // a multiple of InitialValue::kChunk elements
+constexpr std::size_t kMostChunks = 16;  // at once
 
 void copy_in(const Variable& v, SpillFile& file, int slot, std::span<std::byte> through = {}) {
   const std::uint64_t bytes = v.spec().bytes();
@@ -39,7 +40,8 @@ std::vector<SpillSlot> SpilledVariables::slots(std::span<const Variable> variabl
 SpilledVariables::SpilledVariables(const SpillOptions& options, std::vector<Variable> variables,
                                    std::span<const std::uint64_t> activation_bytes)
     : variables_(std::move(variables)), dirty_(variables_.size(), false) {
-  for (std::size_t i = 0; i < variables_.size(); ++i) slots_[variables_[i].id()] = static_cast<int>(i);
+  for (std::size_t i = 0; i < variables_.size(); ++i)
+    slots_[variables_[i].id()] = static_cast<int>(i);
   file_ = std::make_unique<SpillFile>(options, slots(variables_, activation_bytes));
 }
 

@@ -38,7 +38,8 @@ StreamedUpdate::StreamedUpdate(const trace::Call& call, const plan::Lowered::Str
 }
 
 std::uint64_t StreamedUpdate::unit(const Spec& spec) const {
-  return whole_rows_ ? spec.bytes() / static_cast<std::uint64_t>(spec.shape[0]) : size_of(spec.dtype);
+  return whole_rows_ ? spec.bytes() / static_cast<std::uint64_t>(spec.shape[0])
+                     : size_of(spec.dtype);
 }
 
 void StreamedUpdate::shape(Spec& spec, std::int64_t units) const {

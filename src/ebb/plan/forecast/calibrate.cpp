@@ -28,14 +28,14 @@ namespace {
 
 using ops::Work;
 
-constexpr double kLongest = 0.008;  // seconds of tries for each op
+constexpr double kLongest = 0.008;      // seconds of tries for each op
 constexpr double kLongestFork = 20e-6;  // seconds, where nobody else uses the machine
 constexpr double kEachMore = 0.6;       // what each further thread adds, where that is not measured
 constexpr int kMostTries = 400, kLeastTries = 8;
 constexpr std::uint64_t kStreamed = 8 << 20;  // bytes: three arrays that no core keeps near
 constexpr double kReached = 0.85;  // on the whole, of what a product in the cache reaches
 constexpr double kLonger = 1.15;   // what long sequences gain, who pack their weights once
-constexpr double kMemory = 0.4;  // of the cache's speed, that memory has where it is not measured
+constexpr double kMemory = 0.4;    // of the cache's speed, that memory has where it is not measured
 
 // The fastest of many short tries: whoever else is on the machine only makes it slower.
 template <class F>
@@ -81,8 +81,8 @@ Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 
     if (taken(o) == in.size()) bytes += memory::aligned(out[o].bytes());
   const memory::Unguarded plans;  // in whichever thread
   memory::Buffer held(bytes, "machine", Category::workspace);
-  auto* at = reinterpret_cast<std::byte*>(
-      memory::aligned(reinterpret_cast<std::uintptr_t>(held.data())));
+  auto* at =
+      reinterpret_cast<std::byte*>(memory::aligned(reinterpret_cast<std::uintptr_t>(held.data())));
   std::vector<ops::In> ins;
   std::vector<ops::Out> outs;
   for (const Spec& s : in) {
@@ -119,9 +119,7 @@ namespace {
 
 // With the threads that kernels find here.
 void measure(Machine& m, std::int64_t threads, bool memory) {
-  const auto set = [&](Work work, double flops, double cached) {
-    m.speed(work) = {flops, cached};
-  };
+  const auto set = [&](Work work, double flops, double cached) { m.speed(work) = {flops, cached}; };
   const Spec some = floats({std::min<std::int64_t>(threads, 2) * (24 << 10)});
   const double added = took(ops::Add{}, {some, some}).bytes();
   set(Work::elementwise, took(ops::Unary<math::Unary::tanh>{}, {some}).flops(), added);
@@ -142,8 +140,7 @@ void measure(Machine& m, std::int64_t threads, bool memory) {
   const Spec q = floats({2, 96, 64});
   set(Work::attention, took(attention, {q, q, q}).flops(), added);
   set(Work::cell,
-      kLonger *
-          took(ops::Lstm{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, 1, true).flops(),
+      kLonger * took(ops::Lstm{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, 1, true).flops(),
       added);
 
   const Spec table = floats({128, 256});

@@ -18,16 +18,16 @@ struct Measured {
 };
 
 struct Forecast {
-  std::uint64_t arena = 0;                           // exact
-  std::uint64_t process = 0;                         // everything: the peak of resident memory
+  std::uint64_t arena = 0;    // exact
+  std::uint64_t process = 0;  // everything: the peak of resident memory
   // In the process: with `others`, `gaps` and `runtime` this adds up to it.
   std::array<std::uint64_t, kCategories> at_peak{};  // by category
-  std::uint64_t others = 0;  // what the program holds beside the step: its tensors, other models
-  std::uint64_t gaps = 0;    // of the arena, between what lies in it
-  std::uint64_t runtime = 0;                         // code, libraries, stacks, plans
-  std::uint64_t reserve = 0;                         // what of the budget is set aside for it
-  std::string op;                                    // that runs at the peak
-  double seconds = 0;                                // a step
+  std::uint64_t others = 0;   // what the program holds beside the step: its tensors, other models
+  std::uint64_t gaps = 0;     // of the arena, between what lies in it
+  std::uint64_t runtime = 0;  // code, libraries, stacks, plans
+  std::uint64_t reserve = 0;  // what of the budget is set aside for it
+  std::string op;             // that runs at the peak
+  double seconds = 0;         // a step
   double unlimited_seconds = 0;
   Measured measured;
   std::uint64_t spilled = 0;  // bytes of the disk that the spill file takes

@@ -23,7 +23,7 @@ struct Machine {
   double bytes = 10e9;                      // a second, to and from memory
   double cache = 1 << 20;                   // bytes of it, near the cores that the threads run on
   double seconds_per_call = 2e-7;
-  double seconds_per_fork = 3e-6;              // what it costs to put all threads to work on a call
+  double seconds_per_fork = 3e-6;  // what it costs to put all threads to work on a call
   // Of a disk, by with_spill_speed: bytes a second while all threads compute, and the seconds that
   // they lose to each byte.
   double spill_write = 1e9, spill_read = 1e9, spill_busy = 0.15e-9;

@@ -52,7 +52,8 @@ struct Buffer {
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Buffer> buffers;
-  std::uint64_t held = 0;  // bytes in memory all along that no node uses: variables of other programs
+  std::uint64_t held =
+      0;  // bytes in memory all along that no node uses: variables of other programs
   bool operator==(const Graph&) const = default;
 };
 
@@ -70,9 +71,9 @@ struct SpillCost {
 struct Step {
   enum class Kind : std::uint8_t { run, write, read };
   Kind kind = Kind::run;
-  Id node = kNone;          // run
-  std::vector<Id> in, out;  // instances, parallel to the node's lists; write: in[0], read: out[0]
-  std::vector<Id> updates;  // instances, parallel to the node's
+  Id node = kNone;            // run
+  std::vector<Id> in, out;    // instances, parallel to the node's lists; write: in[0], read: out[0]
+  std::vector<Id> updates;    // instances, parallel to the node's
   std::uint64_t scratch = 0;  // bytes it runs with: the node's, or those of one of its tiles
   bool operator==(const Step&) const = default;
 };

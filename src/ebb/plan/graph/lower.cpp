@@ -10,11 +10,11 @@
 namespace ebb::plan {
 namespace {
 
+using memory::aligned;
 using trace::Call;
 using trace::Kind;
 using trace::Trace;
 using trace::Value;
-using memory::aligned;
 
 // Below this a transfer to a file costs more than the bytes are worth.
 constexpr std::uint64_t kWorthSpilling = 16 << 10;
@@ -204,7 +204,8 @@ class Lowering {
     Node n;
     std::vector<Spec> specs;
     for (const Id id : call.in) specs.push_back(trace_.values[id].spec);
-    if (const trace::GradientBlocks* blocks = trace::gradient_blocks_of(call))  // what is in it runs in turn
+    if (const trace::GradientBlocks* blocks =
+            trace::gradient_blocks_of(call))  // what is in it runs in turn
       for (const ops::Cost& cost : blocks->costs) n.seconds += machine_.seconds(cost);
     else
       n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));

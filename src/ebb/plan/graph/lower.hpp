@@ -16,8 +16,8 @@ struct Lowered {
   std::vector<Id> call;       // per node: which call of the trace
   std::vector<Id> buffer_of;  // per value of the trace
   std::vector<Id> value_of;   // per buffer: the value that names it
-  std::vector<Id> sum_of;  // per buffer: which sum over micro-batches it holds, or kNone. Before
-                           // and after this one are two buffers, which lie in one place
+  std::vector<Id> sum_of;     // per buffer: which sum over micro-batches it holds, or kNone. Before
+                              // and after this one are two buffers, which lie in one place
   std::vector<Id> result_of;  // per buffer: the result that is written there straight away, or
                               // kNone. Its bytes are the caller's, and 0 in the graph
   struct Copy {               // at the end of a step: a variable's new value that lies elsewhere
@@ -29,7 +29,7 @@ struct Lowered {
     Id node;
     std::size_t cut_from;  // the call's first input that is cut; so are those after it, and outputs
     std::int64_t piece;    // elements of a piece
-    bool whole_rows;          // a piece is rows of the first axis, and the call is told which
+    bool whole_rows;       // a piece is rows of the first axis, and the call is told which
     std::uint64_t place(std::uint64_t element) const;  // bytes of a piece in memory
     struct Array {
       std::size_t in, out;  // of the call: the variable before and after. All others are in memory

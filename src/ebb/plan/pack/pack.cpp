@@ -60,8 +60,7 @@ class Component {
   }
   Rectangles mirrored() const {  // in time: what ended first begins last
     Rectangles result = blocks_;
-    for (Rectangle& b : result)
-      b.first = sections_ - std::exchange(b.last, sections_ - b.first);
+    for (Rectangle& b : result) b.first = sections_ - std::exchange(b.last, sections_ - b.first);
     return result;
   }
 

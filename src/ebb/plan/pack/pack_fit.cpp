@@ -173,8 +173,8 @@ Offsets best_fit_in_time(const Rectangles& blocks) {
         add(begin, end - begin);
       }
     }
-    const auto found =
-        std::find_if(by_size.lower_bound({blocks[i].bytes, 0}), by_size.end(), [&](const auto& gap) {
+    const auto found = std::find_if(
+        by_size.lower_bound({blocks[i].bytes, 0}), by_size.end(), [&](const auto& gap) {
           return blocks[i].at_or_above(gap.second) + blocks[i].bytes <= gap.second + gap.first;
         });
     std::uint64_t begin = top, end = 0;  // of the gap

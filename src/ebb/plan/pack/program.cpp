@@ -59,12 +59,13 @@ Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint
     const Step& step = p.schedule.steps[i];
     const auto at = static_cast<std::int64_t>(i);
     const bool runs = step.kind == Step::Kind::run;
-    blocks.push_back(
-        {at, at + 1, runs ? step.scratch : 0, runs && streams[step.node] ? kPage : memory::kAlignment});
+    blocks.push_back({at, at + 1, runs ? step.scratch : 0,
+                      runs && streams[step.node] ? kPage : memory::kAlignment});
   }
   const std::uint64_t least = plan::load(blocks, memory::kAlignment);
   const Packing packing =
-      pack(blocks, {.alignment = memory::kAlignment, .enough = least + least / 200, .effort = kPackEffort});
+      pack(blocks,
+           {.alignment = memory::kAlignment, .enough = least + least / 200, .effort = kPackEffort});
   p.offsets.assign(block_of.size(), kOutside);
   for (std::size_t i = 0; i < block_of.size(); ++i)
     if (block_of[i] != kNowhere) p.offsets[i] = packing.offsets[block_of[i]] + carry;

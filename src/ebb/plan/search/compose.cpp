@@ -63,8 +63,8 @@ class Composing {
   // Stays, then what never moves.
   void instances() {
     for (const Stay& stay : r_.stays) {
-      Instance instance{stay.buffer, stay.first < 0 ? 0 : step_of_[stay.first],
-                        step_of_[stay.last], kNone};
+      Instance instance{stay.buffer, stay.first < 0 ? 0 : step_of_[stay.first], step_of_[stay.last],
+                        kNone};
       if (stay.last == runs_) instance.last = end_;
       result_.instances.push_back(instance);
     }

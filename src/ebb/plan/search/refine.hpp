@@ -28,8 +28,7 @@ class Refine {
 
   // `exhaustive`: with all neighbours; else plans are only shaken. Ends early where `patience` of
   // the work went by without a better plan.
-  void operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience,
-                  bool exhaustive);
+  void operator()(std::uint64_t floor, std::uint64_t work, std::uint64_t patience, bool exhaustive);
 
  private:
   bool offer(const Extras& extras, const Replay& r);

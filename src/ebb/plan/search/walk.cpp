@@ -11,7 +11,8 @@
 
 namespace ebb::plan {
 
-Walk::Walk(const Ordered& graph, std::size_t order, const SearchOptions& options, ParetoFront& front)
+Walk::Walk(const Ordered& graph, std::size_t order, const SearchOptions& options,
+           ParetoFront& front)
     : g_(graph), order_(order), options_(options), front_(front) {
   replayer_(start_, all_);
   offer(start_, all_);

@@ -69,7 +69,8 @@ class Reading {
     for (std::size_t c = 0; c < t_.calls.size() && answer.reason.empty(); ++c)
       answer.reason = read(t_.calls[c]);
     if (answer.reason.empty()) answer.reason = attributes();
-    if (numbers && answer.reason.empty() && !allowed(kNumberDepends)) answer.reason = kNumberDepends;
+    if (numbers && answer.reason.empty() && !allowed(kNumberDepends))
+      answer.reason = kNumberDepends;
     for (std::size_t r = 0; r < t_.results.size() && answer.reason.empty(); ++r) {
       answer.reason = result(r);
       answer.result_per_example.push_back(of(t_.results[r]) == Across::per_example);
@@ -199,8 +200,7 @@ class Reading {
       const std::int64_t n = examples_, m = other_examples_;
       if (&a.type() != &b.type())
         return "what the function does depends on how many examples there are";
-      if (a == b || growing_[t_.calls[c].out[0]] || told_batch(a, n, b, m))
-        continue;
+      if (a == b || growing_[t_.calls[c].out[0]] || told_batch(a, n, b, m)) continue;
       return fmt::format("what {} is told depends on how many examples there are",
                          place(t_.calls[c]));
     }
@@ -232,7 +232,7 @@ class Reading {
     if (is == Across::same || is == Across::once || in_each) return {};
     return fmt::format("variable {} is assigned {}", t_.variables[assign.variable].name(),
                        is == Across::sum ? "a sum over the examples that no Loss adds up"
-                                     : "something for each example");
+                                         : "something for each example");
   }
 
   // One chain: the call that gives the sum goes on from what was carried, with nothing between.

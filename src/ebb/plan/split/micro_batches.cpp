@@ -19,10 +19,9 @@ constexpr std::size_t kManyCalls = 1500;  // from here on sizes are never fine
 
 // Whether each finds what the other leaves. The whole batch leaves nothing.
 bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
-  return std::equal(a.carry.begin(), a.carry.end(), b.carry.begin(), b.carry.end(),
-                    [](trace::Id x, trace::Id y) {
-                      return (x == trace::kNone) == (y == trace::kNone);
-                    });
+  return std::equal(
+      a.carry.begin(), a.carry.end(), b.carry.begin(), b.carry.end(),
+      [](trace::Id x, trace::Id y) { return (x == trace::kNone) == (y == trace::kNone); });
 }
 
 }  // namespace
