@@ -58,6 +58,7 @@ class Executor {
   // Of all executors that use it: it lets its variables go when the last one ends.
   struct SharedFile {
     std::shared_ptr<SpilledVariables> variables;
+    explicit SharedFile(std::shared_ptr<SpilledVariables> kept) : variables(std::move(kept)) {}
     ~SharedFile() { variables->let_go(); }
   };
   static std::shared_ptr<SharedFile> open_file(const plan::Plan& plan,

@@ -184,11 +184,17 @@ void convert(const From* from, To* to, std::size_t n) {
 }
 
 #define EBB_CONVERT(From, To) template void convert<From, To>(const From*, To*, std::size_t);
-#define EBB_CONVERT_FROM(From)                                             \
-  EBB_CONVERT(From, float)                                                 \
-  EBB_CONVERT(From, double) EBB_CONVERT(From, bf16) EBB_CONVERT(From, f16) \
-      EBB_CONVERT(From, std::int32_t) EBB_CONVERT(From, std::int64_t)      \
-          EBB_CONVERT(From, std::uint8_t) EBB_CONVERT(From, bool)
+// clang-format off
+#define EBB_CONVERT_FROM(From)    \
+  EBB_CONVERT(From, float)        \
+  EBB_CONVERT(From, double)       \
+  EBB_CONVERT(From, bf16)         \
+  EBB_CONVERT(From, f16)          \
+  EBB_CONVERT(From, std::int32_t) \
+  EBB_CONVERT(From, std::int64_t) \
+  EBB_CONVERT(From, std::uint8_t) \
+  EBB_CONVERT(From, bool)
+// clang-format on
 EBB_CONVERT_FROM(float)
 EBB_CONVERT_FROM(double)
 EBB_CONVERT_FROM(bf16)

@@ -266,7 +266,7 @@ TEST(Pack, FindsPackingsWithoutAByteToSpare) {
 // Instances from the MiniMalloc project: hard ones, of a capacity their name gives.
 TEST(Pack, MiniMalloc) {
   const std::filesystem::path folder =
-      std::filesystem::absolute(__FILE__).parent_path() / "../../../shared/data/minimalloc";
+      std::filesystem::path(EBB_SOURCE_DIR) / "../shared/data/minimalloc";
   if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no instances in " << folder;
   constexpr std::uint64_t kCapacity = 1 << 20;
   int count = 0;
