@@ -35,7 +35,7 @@ plan::Plan plan_of(const Model& model, optim::Adam& adam, const CompileOptions& 
   };
   const auto traced = [&](std::int64_t examples, trace::MicroBatch which) {
     const Spec x{{examples, 96}, DType::f32};
-    const trace::Trace first = trace::trace(step, {&x, 1}, trace::MicroBatch::first);
+    const trace::Trace first = trace::trace(step, {&x, 1}, trace::MicroBatch::probe);
     return trace::trace(step, {&x, 1}, which, &first);
   };
   plan::Footprint footprint;

@@ -64,8 +64,8 @@ struct Actions {
     else
       ins[p.place].data = data + p.offset;
   }
-  ops::Ins ins_of(const Call& c) const { return {&ins[c.first_in], c.ins}; }
-  ops::Outs outs_of(const Call& c) const { return {&outs[c.first_out], c.outs}; }
+  ops::Ins ins_of(const Call& c) const { return {ins.data() + c.first_in, c.ins}; }
+  ops::Outs outs_of(const Call& c) const { return {outs.data() + c.first_out, c.outs}; }
 
   // `file`: null where nothing is spilled; `times`: null where it is not timed. `updated` becomes true
   // before the first call that changes a variable in memory: from there on a failure leaves a mixture.

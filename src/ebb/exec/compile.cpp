@@ -55,11 +55,11 @@ std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs,
 
 Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                    CompileOptions options, trace::Function fn, std::uint64_t dealing,
-                   std::int64_t last_rows) {
+                   std::int64_t last_examples) {
   Functions& all = Functions::all();
   const PlanLock alone;
   plans_ = std::make_unique<FunctionPlans>(std::move(names), std::move(inputs), std::move(options),
-                                           std::move(fn), dealing, last_rows);
+                                           std::move(fn), dealing, last_examples);
   try {
     all.add(*plans_);
     plans_->make_room();

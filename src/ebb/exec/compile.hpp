@@ -39,10 +39,10 @@ using OnBatch = std::function<std::vector<Tensor>(const Batch&)>;
 // arena.
 class Compiled {
  public:
-  // `dealing`: bytes that dealing out its inputs takes; 0: the program makes them itself. `last_rows`:
+  // `dealing`: bytes that dealing out its inputs takes; 0: the program makes them itself. `last_examples`:
   // of the last batch of an epoch, where that is smaller; 0: none is known.
   Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
-           trace::Function fn, std::uint64_t dealing = 0, std::int64_t last_rows = 0);
+           trace::Function fn, std::uint64_t dealing = 0, std::int64_t last_examples = 0);
   Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn);
   ~Compiled();
   Compiled(Compiled&&) noexcept;

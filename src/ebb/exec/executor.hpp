@@ -1,4 +1,5 @@
-// Runs a Plan: one arena, a fixed list of actions, all threads, no allocation after it is built.
+// Runs a Plan: one arena, a fixed list of actions, all threads. A step allocates nothing, but for results
+// whose last ones the caller still holds.
 //
 //   plan + arena → addresses → actions, results   (bound_program.hpp; again only where the arena moves)
 //   a step: take variables, fill step values, then for each micro-batch patch, run, carry, copy results

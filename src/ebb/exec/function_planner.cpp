@@ -49,24 +49,24 @@ std::string no_room(std::uint64_t bytes, const std::string& directory) {
 }  // namespace
 
 FunctionPlanner::FunctionPlanner(const Function& function, trace::Function fn,
-                                 std::vector<Spec> inputs, std::int64_t last_rows,
+                                 std::vector<Spec> inputs, std::int64_t last_examples,
                                  CompileOptions options)
     : function_(function),
       options_(checked(std::move(options))),
       fn_(as_compiled(std::move(fn), options_.bad_loss)),
       first_(std::move(inputs)),
-      last_rows_(last_rows),
+      last_examples_(last_examples),
       machine_(machine_for(options_)),
       budget_source_(resolve_memory(options_)) {}
 
 // For micro-batches of these inputs. They refer to fn_.
 trace::TraceBatch FunctionPlanner::traces_of(const std::vector<Spec>& inputs) const {
   return [&fn = fn_, inputs, examples = examples_of(inputs),
-          first = std::make_shared<trace::Trace>()](std::int64_t rows, trace::MicroBatch part) {
+          probe = std::make_shared<trace::Trace>()](std::int64_t rows, trace::MicroBatch part) {
     const std::vector<Spec> specs = examples > 1 ? with_examples(inputs, rows) : inputs;
-    if (part != trace::MicroBatch::whole && first->values.empty())
-      *first = trace::trace(fn, specs, trace::MicroBatch::first);
-    return trace::trace(fn, specs, part, first.get());
+    if (part != trace::MicroBatch::whole && probe->values.empty())
+      *probe = trace::trace(fn, specs, trace::MicroBatch::probe);
+    return trace::trace(fn, specs, part, probe.get());
   };
 }
 
@@ -75,8 +75,8 @@ trace::Trace FunctionPlanner::whole_trace() const {
 }
 
 std::optional<std::vector<Spec>> FunctionPlanner::last_inputs() const {
-  if (last_rows_ <= 0 || examples_of(first_) <= last_rows_) return std::nullopt;
-  return with_examples(first_, last_rows_);
+  if (last_examples_ <= 0 || examples_of(first_) <= last_examples_) return std::nullopt;
+  return with_examples(first_, last_examples_);
 }
 
 std::optional<plan::Plan> FunctionPlanner::smaller(const plan::Plan& larger,
@@ -104,8 +104,9 @@ std::uint64_t FunctionPlanner::rounding() const {
   return bytes;
 }
 
-FunctionPlanner::Surroundings FunctionPlanner::surroundings(const std::vector<Spec>& inputs) const {
-  Surroundings s;
+FunctionPlanner::ProcessMemory FunctionPlanner::process_memory(
+    const std::vector<Spec>& inputs) const {
+  ProcessMemory s;
   s.footprint = Functions::all().footprint(function_);
   s.footprint.spill_memory = spill_memory_;
   s.beside = s.footprint.reserve + s.footprint.batches + s.footprint.others;
@@ -137,31 +138,32 @@ FunctionPlanner::Planned FunctionPlanner::plan(const std::vector<Spec>& inputs, 
   const std::uint64_t drawn = promise.drawn();
   const trace::TraceBatch traces = traces_of(inputs);
   CompileOptions options = options_;
-  Surroundings around;
+  ProcessMemory process;
   plan::Plan plan;
   std::string no_disk;  // why the disk refuses; then there may be a way without a file
   do {
-    around = surroundings(inputs);
-    options.memory.bytes = budget_for(inputs, smallest, within, around.beside);
+    process = process_memory(inputs);
+    options.memory.bytes = budget_for(inputs, smallest, within, process.beside);
     if (!no_disk.empty() || (within && options.memory.bytes)) options.spill = false;
     try {
-      plan = plan::make_plan(traces, examples_of(inputs), options, around.footprint, machine_);
+      plan = plan::make_plan(traces, examples_of(inputs), options, process.footprint, machine_);
     } catch (const plan::Refused& e) {
-      note_smallest(inputs, within, e.smallest, around.beside, charge_of(e.result_specs));
+      note_smallest(inputs, within != nullptr, e.smallest, process.beside,
+                    charge_of(e.result_specs));
       if (no_disk.empty()) throw;
       throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
                                      no_disk, plan::enough(e.minimum), e.minimum));
     }
-  } while (!settled(plan, around, no_disk));
+  } while (!settled(plan, process, no_disk));
   const std::uint64_t constants = promise.drawn() - std::min(drawn, promise.drawn());
   const std::uint64_t held = constants + charge_of(plan.result_specs);
-  note_smallest(inputs, within, {plan.minimum, plan.minimum_spills, plan.minimum_uses_file},
-                around.beside, held);
-  return finished(std::move(plan), around.beside, held);
+  note_smallest(inputs, within != nullptr,
+                {plan.minimum, plan.minimum_spills, plan.minimum_uses_file}, process.beside, held);
+  return finished(std::move(plan), process.beside, held);
 }
 
 // Whether all that the plan needs was counted when it was made. If not, it is the next time.
-bool FunctionPlanner::settled(plan::Plan& plan, Surroundings& around, std::string& no_disk) {
+bool FunctionPlanner::settled(plan::Plan& plan, ProcessMemory& process, std::string& no_disk) {
   const bool grown = has_choices(options_) && runtime::settle();
   const PlannedSpill planned(plan);
   const std::uint64_t spill = planned.memory_bytes();
@@ -177,9 +179,9 @@ bool FunctionPlanner::settled(plan::Plan& plan, Surroundings& around, std::strin
   }
   if (grown) {
     if (Budget::now()) return false;
-    const std::uint64_t more = runtime::reserve() - around.footprint.reserve;
+    const std::uint64_t more = runtime::reserve() - process.footprint.reserve;
     plan::add_to_reserve(plan, more);  // nothing was chosen by it
-    around.beside += more;
+    process.beside += more;
     return true;
   }
   if (spill) {
@@ -203,7 +205,7 @@ FunctionPlanner::Planned FunctionPlanner::finished(plan::Plan plan, std::uint64_
 }
 
 // The smallest plan for these inputs, be it taken or not.
-void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool within,
+void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool is_within,
                                     const plan::Smallest& plan, std::uint64_t beside,
                                     std::uint64_t held) {
   MemoryNeed need{plan.budget - beside, held + (plan.uses_file ? spill_memory_ : 0), 0,
@@ -211,7 +213,7 @@ void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool within
   need.held = std::min(need.held, need.bytes);
   if (inputs == first_) {
     smallest_first_ = std::move(need);
-  } else if (!within && last_rows_ > 0 && inputs == with_examples(first_, last_rows_)) {
+  } else if (!is_within && last_examples_ > 0 && inputs == with_examples(first_, last_examples_)) {
     smallest_last_ = std::move(need);
   }
 }

@@ -23,10 +23,10 @@ class NoRoomOnDisk : public Error {
 
 class FunctionPlanner {
  public:
-  // `inputs`: the shapes it is compiled for. `last_rows`: examples of the last batch of an epoch, where
+  // `inputs`: the shapes it is compiled for. `last_examples`: examples of the last batch of an epoch, where
   // that is known to be smaller; else 0. `function` is what others know of it, and outlives this.
   FunctionPlanner(const Function& function, trace::Function fn, std::vector<Spec> inputs,
-                  std::int64_t last_rows, CompileOptions options);
+                  std::int64_t last_examples, CompileOptions options);
 
   struct Planned {
     plan::Plan plan;
@@ -51,16 +51,16 @@ class FunctionPlanner {
 
  private:
   // What is there while a plan for these inputs runs.
-  struct Surroundings {
+  struct ProcessMemory {
     plan::Footprint footprint;
     std::uint64_t beside = 0;  // bytes of it that are not this function's
   };
-  Surroundings surroundings(const std::vector<Spec>& inputs) const;
+  ProcessMemory process_memory(const std::vector<Spec>& inputs) const;
   std::uint64_t budget_for(const std::vector<Spec>& inputs, bool smallest, const MemoryNeed* within,
                            std::uint64_t beside) const;
-  bool settled(plan::Plan& plan, Surroundings& around, std::string& no_disk);
+  bool settled(plan::Plan& plan, ProcessMemory& process, std::string& no_disk);
   Planned finished(plan::Plan plan, std::uint64_t beside, std::uint64_t held) const;
-  void note_smallest(const std::vector<Spec>& inputs, bool within, const plan::Smallest& plan,
+  void note_smallest(const std::vector<Spec>& inputs, bool is_within, const plan::Smallest& plan,
                      std::uint64_t beside, std::uint64_t held);
   trace::TraceBatch traces_of(const std::vector<Spec>& inputs) const;
   std::uint64_t rounding() const;
@@ -69,7 +69,7 @@ class FunctionPlanner {
   CompileOptions options_;
   trace::Function fn_;
   std::vector<Spec> first_;
-  std::int64_t last_rows_;
+  std::int64_t last_examples_;
   plan::Machine machine_;
   std::string budget_source_;
   std::uint64_t spill_memory_ = std::uint64_t{1} << 20;  // of a spill file, as far as is known

@@ -20,9 +20,9 @@ constexpr std::uint64_t kPlanOfACall = 3 << 10, kPlan = 32 << 10;
 
 FunctionPlans::FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                              CompileOptions options, trace::Function fn, std::uint64_t dealing,
-                             std::int64_t last_rows)
+                             std::int64_t last_examples)
     : names_(std::move(names)),
-      planner_(*this, std::move(fn), std::move(inputs), last_rows, std::move(options)) {
+      planner_(*this, std::move(fn), std::move(inputs), last_examples, std::move(options)) {
   const memory::Unguarded plans;
   // Measured once the machine is known (earlier, it was too little for some programs), and before
   // anything is planned.

@@ -27,7 +27,7 @@ class FunctionPlans final : public Function {
   // `dealing`: bytes that dealing out its batches takes; 0: the program makes them itself.
   FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                 CompileOptions options, trace::Function fn, std::uint64_t dealing,
-                std::int64_t last_rows);
+                std::int64_t last_examples);
 
   // Batches that the program makes itself are tensors of its own. To be called when variables have been
   // told from what is the program's own.

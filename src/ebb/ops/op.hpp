@@ -12,7 +12,8 @@
 //     void grad(Back& back) const;                           // in ops: taped, traced, planned too
 //   };
 //
-// Tape, trace, planner and executor read only that.
+// Tape, trace, planner and executor read only that. name, ==, shape, cost and run are required. Limits:
+// kMaxAttributes bytes of attributes, kMaxOutputs outputs, 32 inputs that needs() or masks can name.
 //
 // Names: the struct is the op's name in CamelCase (ops/apply.hpp asserts it); the gradient of all inputs
 // of X is XBackward, that of one of them XInputGrad or XWeightGrad. A family that differs in a function
@@ -23,15 +24,16 @@
 // Specs in place of each Spec, Ins in place of each In. No gradient is passed on where grad() is
 // left out. `apply(RmsNorm{…}, x, w)` runs it here and now and shows it to the tapes of this thread.
 //
-// Where it is so, an op adds any of these. What it is:
+// Optional, each on its own. What it is:
 //   static constexpr bool half = true;                       // takes 16-bit floats itself; others are
 //                                                            // given them widened to f32
 //   static constexpr bool elementwise = true;                // one result, each element of it from the
 //                                                            // elements at its place, inputs broadcast
-//   static constexpr bool once = true;                       // never to be run again: it changes the world
+//   static constexpr bool once = true;                       // its result may not be made twice, such as an update
 //   static constexpr bool unlisted = true;                   // made by a pass, not called: not registered
 //   Tensor view(const Tensor& x) const;                      // a result that shares its input's bytes, or
 //                                                            // an empty handle where it must be run
+//   Subsumed subsumes() const;                               // the call that this one makes needless
 //
 // The memory it works in:
 //   std::size_t scratch(const Spec& x, const Spec& w) const; // bytes that run() needs besides
@@ -41,7 +43,7 @@
 //   std::uint32_t overwrites(int output) const;              // bit i: that output may take the bytes of
 //                                                            // input i, being of one spec
 //
-// A batch in parts:
+// A batch in micro-batches:
 //   BatchRule batch_rule(const BatchInputs& batch,           // how an output treats the examples of a
 //                        int output) const;                  // batch; BatchRule::mixed without it
 //   AnyOp for_examples(std::int64_t from,                    // the op that does the same for `to` examples
@@ -50,7 +52,6 @@
 //   AnyOp accumulating(Specs in, int output) const;          // the op that takes one more input, from which
 //                                                            // this output, a sum over examples, starts its
 //                                                            // chain; empty: none
-//   Subsumed subsumes() const;                               // the call that this one makes needless
 //
 // A block of rows of its result (ops/row_block.hpp), all three or none:
 //   std::optional<std::uint32_t> row_block_inputs(Specs in) const;
@@ -259,9 +260,8 @@ class Recorder {
                       std::span<const Tensor> out) = 0;
   virtual void record(std::shared_ptr<const CustomGrad> rule, std::span<const Tensor* const> in,
                       std::span<const Tensor> out) = 0;
-  virtual bool tracks(const Tensor&) const {
-    return false;
-  }                         // whether its gradient may be asked for
+  // Whether its gradient may be asked for.
+  virtual bool tracks(const Tensor&) const { return false; }
   virtual void failed() {}  // an op threw: what is recorded is not the whole
   Recorder* outer = nullptr;
 

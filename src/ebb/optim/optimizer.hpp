@@ -52,7 +52,7 @@ class Optimizer {
   // taken: parameters and state stay as they are, and skipped() counts it, not steps().
   void clip_norm(double limit);
   double last_norm() const;  // before clipping; measured only with clip_norm or a loss scale
-  // What minimize does about a loss that is infinite or NaN. Without a word it stops; or, with
+  // What minimize does about a loss that is infinite or NaN. Unless this is called it throws; or, with
   // clip_norm or a loss scale, goes by the length of the gradient.
   void on_bad_loss(BadLoss bad);
 

@@ -32,7 +32,9 @@ Indices all_sorted_by(const Key& key, const Candidates& candidates) {
 Indices may_be_smallest(const Candidates& candidates) {
   const auto bytes = [&](std::size_t i) { return candidates.all[i].least_bytes(); };
   const auto hoped = [&](std::size_t i) {
-    return bytes(i) - candidates.all[i].least() / kLimits.hoped_load_divisor;
+    const std::uint64_t least = candidates.all[i].least();
+    return bytes(i) - least +
+           static_cast<std::uint64_t>(static_cast<double>(least) * kLimits.hoped_load);
   };
   Indices some = {all_sorted_by(bytes, candidates).front()};
   for (const std::size_t i : all_sorted_by(hoped, candidates))

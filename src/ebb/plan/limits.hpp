@@ -18,17 +18,16 @@ struct PlannerLimits {
   double rounding_effort = 0.25;   // of these, for candidates that round beside those that do not
   double order_effort = 0.01;      // where nothing but the order of calls can change
 
-  // Candidates that are searched finely at once: there is a core for each.
+  // Candidates that are searched finely at once: on machines of two cores and more, side by side.
   std::size_t refined_at_once = 2;
   // Bytes that a search takes for each call while it runs. It is done before the arena is there, in
   // the memory that the arena will take; where that is not enough for two searches at once, one
   // goes after the other.
   std::uint64_t search_bytes_per_call = 8 << 10;
 
-  // What a fine search may leave of a candidate's time, and of its smallest load one over this much:
-  // candidates that would not win even so are not searched again.
-  double hoped_time = 0.7;
-  std::uint64_t hoped_load_divisor = 2;
+  // What a fine search may leave of a candidate's time, and of its least load: candidates that would
+  // not win even so are not searched again.
+  double hoped_time = 0.7, hoped_load = 0.5;
 
   // Sizes of micro-batches tried between two of the coarse ones, where there is a budget and the
   // function has at most `many_calls`; one where it has more.

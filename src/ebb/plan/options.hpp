@@ -16,7 +16,7 @@ namespace ebb {
 enum class Allow : std::uint8_t {
   same_bits,      // recompute, spill, order; a split only where it is bit-equal
   same_gradient,  // also splits that are equal up to rounding
-  approximate     // a label only: allowed one by one, by CompileOptions::approximate
+  approximate     // a label only: allowed one by one, by .approximate, .independent_micro_batches
 };
 const char* name(Allow label);
 
@@ -63,11 +63,11 @@ struct CompileOptions {
   // Examples of a micro-batch, where you know better; 0: the planner's choice. An Error where the
   // batch cannot be split, or not with what `allow` asks for.
   std::int64_t micro_batch = 0;
-  std::string spill_directory = {};  // "": TMPDIR, or /var/tmp
+  std::string spill_directory = {};  // "": TMPDIR, /var/tmp, /tmp
   int plans = 8;                     // shapes whose plans are kept
   Approximate approximate = {};
-  // What a step does about a loss that is infinite or NaN: what the optimizer was told, without a
-  // word (Optimizer::on_bad_loss). It is known before anything is updated, but for a second step in
+  // What a step does about a loss that is infinite or NaN. Not set: what the optimizer was told
+  // (Optimizer::on_bad_loss). It is known before anything is updated, but for a second step in
   // one function: what stops that one leaves the first one's updates, and the step torn.
   std::optional<BadLoss> bad_loss = {};
 };

@@ -107,8 +107,8 @@ std::string enough(std::uint64_t budget);
 
 // What stands in memory beside the arena.
 struct Footprint {
-  std::uint64_t runtime = 0;  // measured
-  std::uint64_t reserve = 0;  // rounded up
+  std::uint64_t runtime = 0;  // code, libraries, stacks, as far as it is forecast
+  std::uint64_t reserve = 0;  // what of the budget is set aside for it
   std::uint64_t batches = 0;  // what the data set holds, and the batch at hand
   // All else that the program holds: its own tensors, the step's constants among them, and
   // variables of other functions; not the step's own variables.

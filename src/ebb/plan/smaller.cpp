@@ -164,8 +164,8 @@ class Smaller {
   }
   trace::Trace accumulating(std::int64_t examples) const {
     const trace::Trace full = last(examples);
-    return trace::accumulating(full, larger_.result_per_example,
-                               std::vector<bool>(full.assigns.size(), false));
+    return trace::before_last(full, larger_.result_per_example,
+                              std::vector<bool>(full.assigns.size(), false));
   }
 
   const Plan& larger_;

@@ -308,21 +308,9 @@ void Record::place_sparse(std::span<const Tensor* const> xs, std::span<const Ten
   }
 }
 
-void Record::walk(std::span<const Tensor* const> ys,
-                  std::span<const Tensor* const> output_gradients,
-                  std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
-                  std::span<SparseGradient> sparse) {
+// Which slots lead to a source, and which were made by a call; what sources start from is put in place.
+void Record::mark_reachable(std::span<const Tensor* const> xs, std::span<Tensor> into) {
   Storage& s = storage_;
-  refuse_own(ys);
-  // Ops of the walk back are for outer tapes, or for nobody where recording is paused.
-  bool listed = false;
-  for (const Recorder* r = recorders(); r; r = r->outer) listed |= r == this;
-  RecorderSwap swap(listed ? outer : recorders());
-  struct Clear {
-    std::vector<Tensor>& gradients;
-    ~Clear() { gradients.clear(); }
-  } clear{s.gradients};
-
   s.gradients.resize(slot_count_);
   s.reaches.assign(slot_count_, 0);
   for (std::size_t i = 0; i < xs.size(); ++i) {
@@ -347,25 +335,11 @@ void Record::walk(std::span<const Tensor* const> ys,
     if (slot != SlotMap::kNone && into[i] && !s.gradients[slot] && !s.made[slot])
       s.gradients[slot] = std::move(into[i]);
   }
+}
 
-  CategoryScope category(Category::gradients);
-  for (std::size_t i = 0; i < ys.size(); ++i) {
-    const std::uint32_t slot = s.slots.find(ys[i]->id());
-    if (slot == SlotMap::kNone || !s.reaches[slot]) continue;
-    const Tensor& given = *output_gradients[i];
-    Tensor dy = given ? given : Tensor::ones(ys[i]->shape(), ys[i]->dtype());
-    if (dy.spec() != ys[i]->spec())
-      throw Error(fmt::format("gradient: the output gradient is {}, the result is {}",
-                              to_string(dy.spec()), to_string(ys[i]->spec())));
-    Tensor& sum = s.gradients[slot];
-    sum = sum ? add_to(std::move(sum), dy) : std::move(dy);
-  }
-  for (std::size_t i = 0; i < xs.size(); ++i) {
-    const std::uint32_t slot = s.slots.find(xs[i]->id());
-    if (slot != SlotMap::kNone) s.reaches[slot] = kSource;
-  }
-  place_sparse(xs, into, sparse);
-
+// From the last call to the first; what a call has kept is dropped when it is done, unless `keep`.
+void Record::walk_calls(bool keep) {
+  Storage& s = storage_;
   for (std::size_t c = s.calls.size(); c-- > 0;) {
     Call& call = s.calls[c];
     const auto first = s.gradients.begin() + call.first_slot;
@@ -388,6 +362,43 @@ void Record::walk(std::span<const Tensor* const> ys,
       call.custom.reset();
     }
   }
+}
+
+void Record::walk(std::span<const Tensor* const> ys,
+                  std::span<const Tensor* const> output_gradients,
+                  std::span<const Tensor* const> xs, std::span<Tensor> into, bool keep,
+                  std::span<SparseGradient> sparse) {
+  Storage& s = storage_;
+  refuse_own(ys);
+  // Ops of the walk back are for outer tapes, or for nobody where recording is paused.
+  bool listed = false;
+  for (const Recorder* r = recorders(); r; r = r->outer) listed |= r == this;
+  RecorderSwap swap(listed ? outer : recorders());
+  struct Clear {
+    std::vector<Tensor>& gradients;
+    ~Clear() { gradients.clear(); }
+  } clear{s.gradients};
+
+  mark_reachable(xs, into);
+  CategoryScope category(Category::gradients);
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    const std::uint32_t slot = s.slots.find(ys[i]->id());
+    if (slot == SlotMap::kNone || !s.reaches[slot]) continue;
+    const Tensor& given = *output_gradients[i];
+    Tensor dy = given ? given : Tensor::ones(ys[i]->shape(), ys[i]->dtype());
+    if (dy.spec() != ys[i]->spec())
+      throw Error(fmt::format("gradient: the output gradient is {}, the result is {}",
+                              to_string(dy.spec()), to_string(ys[i]->spec())));
+    Tensor& sum = s.gradients[slot];
+    sum = sum ? add_to(std::move(sum), dy) : std::move(dy);
+  }
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const std::uint32_t slot = s.slots.find(xs[i]->id());
+    if (slot != SlotMap::kNone) s.reaches[slot] = kSource;
+  }
+  place_sparse(xs, into, sparse);
+
+  walk_calls(keep);
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const std::uint32_t slot = s.slots.find(xs[i]->id());
     if (slot == SlotMap::kNone || !s.gradients[slot]) continue;

@@ -93,6 +93,8 @@ class Record final : public ops::Recorder {
   bool link(std::span<const Tensor* const> in);
   void note_own(std::span<const Tensor* const> in, std::span<const Tensor> out);
   void refuse_own(std::span<const Tensor* const> ys) const;
+  void mark_reachable(std::span<const Tensor* const> xs, std::span<Tensor> into);
+  void walk_calls(bool keep);
   void place_sparse(std::span<const Tensor* const> xs, std::span<const Tensor> into,
                     std::span<SparseGradient> sparse);
   void add_call(Call call, std::span<const Tensor* const> in, std::span<const Tensor> out,

@@ -42,7 +42,7 @@ struct Group {
 
 ops::AnyOp fused_op(const Group* group);
 const Group* group_of(const Call& call);  // null: it is not fused
-std::string title(
-    const Call& call);  // the op's name; fused[silu mul], gradient_blocks[matmul adam]
+// The op's name; fused[silu mul], gradient_blocks[matmul adam].
+std::string title(const Call& call);
 
 }  // namespace ebb::trace

@@ -188,8 +188,8 @@ Trace chained(const Trace& trace) {
   return kept(to, live);
 }
 
-Trace accumulating(const Trace& trace, const std::vector<bool>& keep,
-                   const std::vector<bool>& assigns) {
+Trace before_last(const Trace& trace, const std::vector<bool>& keep,
+                  const std::vector<bool>& assigns) {
   Trace to = trace;
   to.results.clear();
   for (std::size_t i = 0; i < keep.size(); ++i)

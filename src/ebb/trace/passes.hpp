@@ -1,5 +1,5 @@
-// From Trace to Trace. Each pass is a pure function; none changes what a trace computes. Which of
-// them run, and in what order: pipeline.cpp.
+// From Trace to Trace. Each pass is a pure function; none but before_last changes what a trace
+// computes. Which of them run, and in what order: pipeline.cpp.
 #pragma once
 
 #include "ebb/trace/trace.hpp"
@@ -23,8 +23,8 @@ Trace folded(const Trace& trace);
 // What a micro-batch before the last does, which adds to the sums and does not update: of the
 // results only those that `keep` names (made for each example), of the assignments only those that
 // `assigns` names (made in every micro-batch).
-Trace accumulating(const Trace& trace, const std::vector<bool>& keep,
-                   const std::vector<bool>& assigns);
+Trace before_last(const Trace& trace, const std::vector<bool>& keep,
+                  const std::vector<bool>& assigns);
 
 // Per value: how often calls read it, views share it, and it is a result or assigned.
 std::vector<int> uses(const Trace& trace);

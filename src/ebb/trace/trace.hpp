@@ -93,16 +93,16 @@ std::string to_json(const Trace& trace);
 std::string to_dot(const Trace& trace);  // for Graphviz
 std::ostream& operator<<(std::ostream& out, const Trace& trace);
 
-// What is traced: the whole batch, or which of its micro-batches. The first one's sums begin, the
-// last one's go on from what those before have left; those between are made of the last one's
-// trace.
-enum class MicroBatch : std::uint8_t { whole, first, last };
+// What is traced: the whole batch; the last of its micro-batches, whose sums go on from what those
+// before have left (those before are the same trace without results and updates, see before_last in
+// passes.hpp, and their sums start from zeros); or a probe, which only tells which sums there are.
+enum class MicroBatch : std::uint8_t { whole, probe, last };
 
 using Function = std::function<std::vector<Tensor>(std::span<const Tensor>)>;
 
-// Calls fn once, with symbols. `first`: the trace of the first micro-batch, for the sums it leaves.
+// Calls fn once, with symbols. `probe`: the trace of a probe, for the sums there are.
 Trace trace(const Function& fn, std::span<const Spec> inputs, MicroBatch which = MicroBatch::whole,
-            const Trace* first = nullptr);
+            const Trace* probe = nullptr);
 
 // Traces a function for a (micro-)batch of so many examples.
 using TraceBatch = std::function<Trace(std::int64_t examples, MicroBatch which)>;

@@ -21,7 +21,7 @@ namespace {
 
 class TraceBuilder final : public ops::Tracer, public VariableView {
  public:
-  TraceBuilder(MicroBatch which, const Trace* first) : which_(which), first_(first) {}
+  TraceBuilder(MicroBatch which, const Trace* probe) : which_(which), probe_(probe) {}
 
   Tensor input(const Spec& spec) {
     trace.inputs.push_back(spec);
@@ -96,8 +96,8 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
     const std::size_t index = trace.carry.size();
     trace.carry.push_back(kNone);
     open_.push_back(index);
-    if (which_ == MicroBatch::whole || which_ == MicroBatch::first) return {};
-    if (index >= first_->carry.size() || first_->carry[index] == kNone) return {};
+    if (which_ == MicroBatch::whole || which_ == MicroBatch::probe) return {};
+    if (index >= probe_->carry.size() || probe_->carry[index] == kNone) return {};
     return fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
   }
   void carry(std::span<Tensor> sums) override {
@@ -219,7 +219,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   Id going_on(const Spec& spec, Id id) {
     const std::size_t index = trace.carry.size();
     trace.carry.push_back(id);
-    if (which_ == MicroBatch::first) return id;
+    if (which_ == MicroBatch::probe) return id;
     const Tape::Pause nobody;
     const CategoryScope category(Category::gradients);
     const Tensor so_far = fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
@@ -251,7 +251,7 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   }
 
   MicroBatch which_;
-  const Trace* first_;
+  const Trace* probe_;
   bool finish_ = false;
   std::vector<std::size_t> open_;  // places in `carry` that were asked for and not filled
   Tensor key_;
@@ -289,9 +289,9 @@ class TracingScope {
   random::State random_;
 };
 
-Trace traced(const Function& fn, std::span<const Spec> inputs, MicroBatch which, const Trace* first,
+Trace traced(const Function& fn, std::span<const Spec> inputs, MicroBatch which, const Trace* probe,
              bool with_tape) {
-  TraceBuilder builder(which, first);
+  TraceBuilder builder(which, probe);
   const TracingScope scope(builder);
   const Tape::Pause nobody;  // tapes outside do not see what happens in here
   const CategoryScope category(Category::activations);
@@ -319,10 +319,10 @@ Trace traced(const Function& fn, std::span<const Spec> inputs, MicroBatch which,
 }  // namespace
 
 Trace trace(const Function& fn, std::span<const Spec> inputs, MicroBatch which,
-            const Trace* first) {
-  Trace with_tape = traced(fn, inputs, which, first, true);
+            const Trace* probe) {
+  Trace with_tape = traced(fn, inputs, which, probe, true);
   if (with_tape.gradients) return with_tape;
-  return traced(fn, inputs, which, first, false);  // nothing is kept for a walk back
+  return traced(fn, inputs, which, probe, false);  // nothing is kept for a walk back
 }
 
 }  // namespace ebb::trace

@@ -27,7 +27,7 @@ using Fn = std::function<std::vector<Tensor>(const Tensor& x)>;
 trace::Trace traced(const Fn& fn, std::int64_t examples = 4, MicroBatch which = MicroBatch::whole) {
   const Spec x{{examples, kWidth}, DType::f32};
   const trace::Function f = [&](std::span<const Tensor> in) { return fn(in[0]); };
-  const trace::Trace first = trace::trace(f, {&x, 1}, MicroBatch::first);
+  const trace::Trace first = trace::trace(f, {&x, 1}, MicroBatch::probe);
   return trace::simplified(trace::trace(f, {&x, 1}, which, &first));
 }
 

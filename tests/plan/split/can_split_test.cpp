@@ -24,7 +24,7 @@ using Fn = std::function<std::vector<Tensor>(const Tensor& x)>;  // of x (exampl
 trace::Trace last(const Fn& fn, std::int64_t examples) {
   const Spec x{{examples, kWidth}, DType::f32};
   const trace::Function f = [&](std::span<const Tensor> in) { return fn(in[0]); };
-  const trace::Trace first = trace::trace(f, {&x, 1}, trace::MicroBatch::first);
+  const trace::Trace first = trace::trace(f, {&x, 1}, trace::MicroBatch::probe);
   return trace::simplified(trace::trace(f, {&x, 1}, trace::MicroBatch::last, &first));
 }
 

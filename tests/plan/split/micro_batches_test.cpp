@@ -19,7 +19,7 @@ using Sizes = std::vector<std::int64_t>;
 trace::TraceBatch traces_of(const trace::Function& fn) {
   return [fn](std::int64_t examples, trace::MicroBatch which) {
     const Spec x{{examples, 3}, DType::f32};
-    const trace::Trace first = trace::trace(fn, {&x, 1}, trace::MicroBatch::first);
+    const trace::Trace first = trace::trace(fn, {&x, 1}, trace::MicroBatch::probe);
     return trace::trace(fn, {&x, 1}, which, &first);
   };
 }

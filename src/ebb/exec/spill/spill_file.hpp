@@ -94,8 +94,8 @@ class SpillFile {
   const std::string& directory() const;
   bool direct() const;  // past the page cache
   int descriptor() const;
-  std::uint64_t offset_of(
-      int slot) const;  // in the file, of the slot's first byte as read gives it
+  // In the file, of the slot's first byte as read gives it.
+  std::uint64_t offset_of(int slot) const;
 
  private:
   struct State;

@@ -52,8 +52,8 @@ struct Buffer {
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Buffer> buffers;
-  std::uint64_t held =
-      0;  // bytes in memory all along that no node uses: variables of other programs
+  // Bytes in memory all along that no node uses: variables of other programs.
+  std::uint64_t held = 0;
   bool operator==(const Graph&) const = default;
 };
 

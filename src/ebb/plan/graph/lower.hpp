@@ -42,8 +42,8 @@ struct Lowered {
   std::vector<Stream> streams;
   std::vector<bool> streamed;        // per buffer: never in memory whole, and 0 bytes in the graph
   std::uint64_t streamed_bytes = 0;  // in a step, each way
-  std::uint64_t state_bytes = 0,
-                carry_bytes = 0;  // of variables; of sums that go on, each rounded up
+  // Of variables; of sums that go on. Each rounded up.
+  std::uint64_t state_bytes = 0, carry_bytes = 0;
   bool operator==(const Lowered&) const = default;
 };
 

@@ -20,8 +20,8 @@ struct Block {
 };
 
 struct Packing {
-  std::vector<std::uint64_t>
-      offsets;              // parallel to the blocks; 0 for one that is empty or never alive
+  // Parallel to the blocks; 0 for one that is empty or never alive.
+  std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;  // the end of the highest block
   bool operator==(const Packing&) const = default;
 };

@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kOutside = std::numeric_limits<std::uint64_t>::ma
 
 // One run over the batch, or over a micro-batch of it. A batch that is split has two programs: one
 // for every micro-batch before the last, which adds to the sums, and one for the last, which
-// updates.
+// updates. (A plan for a smaller batch may have a third, for what is left.)
 struct Program {
   trace::Trace trace;
   Lowered lowered;

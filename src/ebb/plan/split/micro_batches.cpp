@@ -135,7 +135,7 @@ std::optional<Traced> MicroBatches::traced(std::int64_t micro_batch, DType store
     bool stores = trace::stores_half(full);
     if (result.count > 1)
       result.traces.push_back(
-          trace::accumulating(full, split_.result_per_example, split_.assigned_in_each));
+          trace::before_last(full, split_.result_per_example, split_.assigned_in_each));
     result.traces.push_back(left == micro_batch ? std::move(full) : last(left, stored));
     stores |= trace::stores_half(result.traces.back());
     if (stores) result.stored = stored;
