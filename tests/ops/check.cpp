@@ -325,7 +325,7 @@ class Checker {
           fmt::format("{}: {} outputs, the reference has {}", doing_, out.size(), expected.size()));
     for (std::size_t j = 0; j < out.size(); ++j)
       compare(fmt::format("output {}", j), to_array(out[j]), expected[j],
-              is_float(out[j].dtype()) ? tolerance : 0, 1e-3 * tolerance);
+              is_float(out[j].dtype()) ? tolerance : 0, 0);
   }
 
   // Which elements of a source to differentiate by: all, or a sample of a large row's.

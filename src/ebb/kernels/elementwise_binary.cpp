@@ -90,8 +90,8 @@ void integer_row(Binary op, const T* a, std::size_t step_a, const T* b, std::siz
     EBB_INTEGER(div, v == 0 ? T(0) : v == T(-1) ? static_cast<T>(U(0) - static_cast<U>(u)) : u / v);
     EBB_INTEGER(minimum, u < v ? u : v);
     EBB_INTEGER(maximum, u > v ? u : v);
-    default:
-      std::abort();  // pow of integers: refused by the op
+    case Binary::pow:
+      std::abort();  // refused by the op
   }
 #undef EBB_INTEGER
 }

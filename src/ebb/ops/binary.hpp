@@ -1,3 +1,5 @@
+// All are one struct template over math::Binary; a new one is a line in each switch here and in binary.cpp.
+//
 // Arithmetic of two tensors of one type, broadcast as in NumPy: axes are aligned at the last, and
 // a size of 1 stands for any. Kept for the way back: nothing of add and sub, the other operand of
 // mul.
