@@ -4,11 +4,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
-#include <thread>
 
 #include "ebb/base/memory.hpp"
 #include "ebb/base/process.hpp"
@@ -173,15 +171,7 @@ bool settle() {
   malloc_trim(0);
   if (kSanitized) return false;
   if (s.budget) memory::trim();
-  const std::uint64_t before = s.reserve();
-  std::uint64_t now = s.held_now();
-  // What other threads take and give between two readings, and pages that the kernel counts late, are
-  // not the program's: only what stays is.
-  for (int again = 0; now > before && again < 4; ++again) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    malloc_trim(0);
-    now = std::min(now, s.held_now());
-  }
+  const std::uint64_t before = s.reserve(), now = s.held_now();
   if (now <= before) return false;
   s.grown += up(now - before, kStep);
   s.apply();
