@@ -15,7 +15,6 @@
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/loss.hpp"
-#include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/optim/save.hpp"
@@ -250,38 +249,6 @@ TEST(OneBudget, WhereThereIsNoRoomForTwoTheyWait) {
   beside.join();
   EXPECT_EQ(one.adam.steps(), 100);
   EXPECT_EQ(other.adam.steps(), 100);
-}
-
-// Also a result is waited for: a large one, while two others have their arenas.
-TEST(OneBudget, ResultsAreWaitedFor) {
-  Program one, other;
-  const Tensor wide = random::normal({256, 2048}, 0, 1, 5, 6);
-  const auto predict = [&](CompileOptions options) {
-    return compile(one.data.spec(), options, [&](const Batch& b) { return matmul(b["x"], wide); });
-  };
-  std::uint64_t least = 0;
-  {
-    auto a = one.train({.spill = false}), b = other.train({.spill = false});
-    auto c = predict({.spill = false});
-    least = smallest_budget();
-  }
-  const memory::Room room(kMiB);
-  const Budget budget(ByteSize{least + kMiB});
-  auto a = one.train({.spill = false}), b = other.train({.spill = false});
-  auto c = predict({.spill = false});
-  const Batch x = one.data.rows(0, 32).all(), y = other.data.rows(0, 32).all();
-  const Batch fewer = one.data.rows(0, 7).all();
-  {
-    std::jthread first([&] {
-      for (int i = 0; i < 150; ++i) a(x);
-    });
-    std::jthread second([&] {
-      for (int i = 0; i < 150; ++i) b(y);
-    });
-    for (int i = 0; i < 150; ++i) EXPECT_NO_THROW(c(i % 2 ? x : fewer)) << i;
-  }
-  EXPECT_EQ(one.adam.steps(), 150);
-  EXPECT_EQ(other.adam.steps(), 150);
 }
 
 // Others are compiled, meet new shapes and go while steps run on another thread; under a budget so that

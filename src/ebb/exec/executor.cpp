@@ -108,47 +108,29 @@ void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, boo
   if (spill_file_) spill_file_->commit();
 }
 
-// What the caller holds on to is his own, and there has to be room for it.
-void Executor::take_results(std::vector<Tensor>& results) {
+void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
   results.resize(plan_.result_specs.size());
   places_.resize(results.size());
   for (std::size_t i = 0; i < results.size(); ++i) {
-    const bool held = results[i] && !results[i].unique();
-    if (!results[i] || held || results[i].spec() != plan_.result_specs[i]) {
-      if (!held) results[i] = {};
+    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i]) {
+      // What the caller holds on to is his own, and there has to be room for it.
+      const Tensor held = results[i] && !results[i].unique() ? results[i] : Tensor();
+      results[i] = {};
       const memory::Drawing draws(held ? nullptr : &arenas_.promise());
-      Tensor next = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
+      results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
       if (held) {
-        memory::draw(results[i].handle(), nullptr);
-        memory::draw(next.handle(), &arenas_.promise());
+        memory::draw(held.handle(), nullptr);
+        memory::draw(results[i].handle(), &arenas_.promise());
       }
-      results[i] = std::move(next);
     }
     places_[i] = results[i].bytes();
   }
-}
-
-void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
-  if (torn_) throw Error(kTorn);
-  Arenas::Lease lease(arenas_, arena_);
-  for (bool taken = false; !taken;) {
-    try {
-      take_results(results);
-      taken = true;
-    } catch (const OutOfMemory&) {  // as take_memory
-      if (!lease.wait_for_another()) throw;
-    }
-  }
-  run(lease, inputs, ResultPlaces(places_));
+  run(inputs, ResultPlaces(places_));
 }
 
 void Executor::run(std::span<const Tensor> inputs, ResultPlaces results) {
   if (torn_) throw Error(kTorn);
   Arenas::Lease lease(arenas_, arena_);
-  run(lease, inputs, results);
-}
-
-void Executor::run(Arenas::Lease& lease, std::span<const Tensor> inputs, ResultPlaces results) {
   arena_ = &lease.arena();
   if (spilled_) spilled_->refresh({arena_->data(), arena_->size()});
   take_memory(lease);

@@ -71,8 +71,6 @@ class Executor {
   // What a step is made of.
   void bind(std::byte* arena);
   inline void own_variables();
-  void take_results(std::vector<Tensor>& results);
-  void run(Arenas::Lease& lease, std::span<const Tensor> inputs, ResultPlaces results);
   inline void take_memory(Arenas::Lease& lease);
   inline void run_micro_batch(const plan::Plan::Run& run, std::span<const Tensor> inputs,
                               ResultPlaces results, random::State& draws, bool timed);
