@@ -23,29 +23,19 @@ double run_chains(size_t rounds, float* sink) {
   using V = hn::Vec<decltype(d)>;
   const V x = hn::Set(d, 0.999f), y = hn::Set(d, 1e-3f);
   const float start = *sink;  // chains that begin alike would be computed once
-  V c0 = hn::Set(d, start), c1 = hn::Set(d, start + 1), c2 = hn::Set(d, start + 2);
-  V c3 = hn::Set(d, start + 3), c4 = hn::Set(d, start + 4), c5 = hn::Set(d, start + 5);
-  V c6 = hn::Set(d, start + 6), c7 = hn::Set(d, start + 7), c8 = hn::Set(d, start + 8);
-  V c9 = hn::Set(d, start + 9), c10 = hn::Set(d, start + 10), c11 = hn::Set(d, start + 11);
+  constexpr size_t kChains = 12;
+  V c[kChains];
+#pragma GCC unroll 12
+  for (size_t k = 0; k < kChains; ++k) c[k] = hn::Set(d, start + static_cast<float>(k));
   for (size_t i = 0; i < rounds; ++i) {
-    c0 = hn::MulAdd(c0, x, y);
-    c1 = hn::MulAdd(c1, x, y);
-    c2 = hn::MulAdd(c2, x, y);
-    c3 = hn::MulAdd(c3, x, y);
-    c4 = hn::MulAdd(c4, x, y);
-    c5 = hn::MulAdd(c5, x, y);
-    c6 = hn::MulAdd(c6, x, y);
-    c7 = hn::MulAdd(c7, x, y);
-    c8 = hn::MulAdd(c8, x, y);
-    c9 = hn::MulAdd(c9, x, y);
-    c10 = hn::MulAdd(c10, x, y);
-    c11 = hn::MulAdd(c11, x, y);
+#pragma GCC unroll 12
+    for (size_t k = 0; k < kChains; ++k) c[k] = hn::MulAdd(c[k], x, y);
   }
-  const V sum = hn::Add(hn::Add(hn::Add(c0, c1), hn::Add(c2, c3)),
-                        hn::Add(hn::Add(hn::Add(c4, c5), hn::Add(c6, c7)),
-                                hn::Add(hn::Add(c8, c9), hn::Add(c10, c11))));
+  V sum = c[0];
+#pragma GCC unroll 12
+  for (size_t k = 1; k < kChains; ++k) sum = hn::Add(sum, c[k]);
   *sink = hn::GetLane(sum);
-  return 2.0 * 12.0 * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
 }
 
 }  // namespace HWY_NAMESPACE

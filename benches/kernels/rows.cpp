@@ -214,20 +214,24 @@ void updates(Bench& bench, std::vector<std::byte>& scratch) {
   const kernels::Update<float> all[] = {{arrays[0], arrays[3], {arrays[1], arrays[2]}, kElements}};
   const std::span<const kernels::Update<float>> tensors(all);
   const std::string size = std::to_string(kElements) + " f32";
-  bench.run("sgd " + size, kInPlace2, [&] { kernels::sgd(tensors, {.lr = 0}); });
+  bench.run("sgd " + size, kInPlace2, [&] { kernels::update(tensors, kernels::SgdRule{.lr = 0}); });
   bench.run("sgd momentum " + size, kInPlace3,
-            [&] { kernels::sgd(tensors, {.lr = 0, .momentum = 0.5}); });
-  bench.run("adam " + size, kInPlace4, [&] { kernels::adam(tensors, {.lr = 0}); });
-  bench.run("adamw " + size, kInPlace4,
-            [&] { kernels::adam(tensors, {.lr = 0, .weight_decay = 0.1, .decoupled = true}); });
+            [&] { kernels::update(tensors, kernels::SgdRule{.lr = 0, .momentum = 0.5}); });
+  bench.run("adam " + size, kInPlace4,
+            [&] { kernels::update(tensors, kernels::AdamRule{.lr = 0}); });
+  bench.run("adamw " + size, kInPlace4, [&] {
+    kernels::update(tensors, kernels::AdamRule{.lr = 0, .weight_decay = 0.1, .decoupled = true});
+  });
   // Beside what AdamW reads and writes.
   std::vector<std::byte> state(kernels::adam8_state_bytes(kElements));
   const kernels::Update8 packed = kernels::update8(arrays[0], arrays[3], state.data(), kElements);
   bench.run("adamw 8 bits " + size, kInPlace4, [&] {
     kernels::adam8({&packed, 1}, {{.lr = 0, .weight_decay = 0.1, .decoupled = true}, 1});
   });
-  bench.run("rmsprop " + size, kInPlace3, [&] { kernels::rmsprop(tensors, {.lr = 0}); });
-  bench.run("adagrad " + size, kInPlace3, [&] { kernels::adagrad(tensors, {.lr = 0}); });
+  bench.run("rmsprop " + size, kInPlace3,
+            [&] { kernels::update(tensors, kernels::RmspropRule{.lr = 0}); });
+  bench.run("adagrad " + size, kInPlace3,
+            [&] { kernels::update(tensors, kernels::AdagradRule{.lr = 0}); });
   scratch.resize(kernels::sum_of_squares_scratch(tensors));
   double sink = 0;
   bench.run("sum_of_squares " + size, kRead,

@@ -8,16 +8,15 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/base/runtime.hpp"
+#include "tests/base/roomy.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
 using test::error_of;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-std::uint64_t roomy() { return runtime::reserve() + memory::held() + 16 * kMiB; }
+using test::kMiB;
+using test::roomy;
 
 TEST(Budget, TheSmallestThatLivesCounts) {
   EXPECT_EQ(Budget::now(), 0u);

@@ -7,16 +7,15 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/runtime.hpp"
+#include "tests/base/roomy.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
 
 using test::error_of;
-
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-
-std::uint64_t roomy() { return runtime::reserve() + memory::held() + 16 * kMiB; }
+using test::kMiB;
+using test::roomy;
 
 TEST(Promises, WhatIsPromisedToOneIsNotGivenToAnother) {
   memory::Promise promise("somebody");
@@ -81,6 +80,21 @@ TEST(Promises, TheSpaceOfARoomFollowsWhatIsHeld) {
     EXPECT_EQ(memory::own(), own - memory::charge_of(4 * kMiB) + kMiB);
   }
   EXPECT_EQ(memory::own(), own - memory::charge_of(4 * kMiB));
+}
+
+TEST(Room, ThatOthersWerePromisedIsRefused) {
+  const Budget budget(ByteSize{roomy()});
+  memory::Promise steps("steps");
+  steps.set(12 * kMiB);
+  const std::string error = error_of([] { memory::Room(6 * kMiB); });
+  EXPECT_NE(error.find("a Room asked for"), std::string::npos) << error;
+  memory::Room(3 * kMiB);
+}
+
+TEST(Budget, SmallerThanTheRuntimeIsCalledThat) {
+  const Budget budget(ByteSize{1 << 20});
+  const std::string error = error_of([] { memory::Buffer(64, "some"); });
+  EXPECT_NE(error.find("the budget of 1.0 MiB is less than what code"), std::string::npos) << error;
 }
 
 }  // namespace

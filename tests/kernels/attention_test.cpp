@@ -14,18 +14,12 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/rotary.hpp"
-#include "hwy/targets.h"
+#include "tests/kernels/seed.hpp"
+#include "tests/kernels/targets.hpp"
 #include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
-
-using Random = std::mt19937_64;
-
-std::uint64_t seed_of(std::uint64_t fallback) {
-  const char* text = std::getenv("EBB_TEST_SEED");
-  return text ? std::strtoull(text, nullptr, 10) : fallback;
-}
 
 template <class T>
 std::vector<T> draw(Random& random, std::size_t n) {
@@ -325,7 +319,9 @@ std::vector<Attention> bit_shapes() {
           dropped,
           causal(shape(1, 1800, 1800, 1, 1, 8)),
           causal(shape(1, 1500, 1500, 2, 1, 8), 400),
-          shape(1, 500, 1300, 3, 1, 8)};
+          shape(1, 500, 1300, 3, 1, 8),
+          causal(shape(1, 1, 400, 4, 2, 48), 0, 399),
+          shape(2, 4, 300, 2, 1, 23)};
 }
 
 // With one short key head and several threads dq is computed apart, with long ones the tiles of
@@ -346,48 +342,48 @@ TEST(Attention, ThreadsShowNowhere) {
 }
 
 TEST(Attention, TargetsShowNowhere) {
-  const std::int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
-  const std::int64_t no_fma = HWY_SSSE3 | HWY_SSE4 | HWY_SCALAR | HWY_EMU128;
   for (const Attention& a : bit_shapes()) {
     Random random(9);
     Problem<float> p(random, a, false);
     const Expected<float> expected(p);
     std::vector<float> first;
-    for (std::int64_t rest = all; rest != 0; rest &= rest - 1) {
-      const std::int64_t target = rest & -rest;
-      hwy::SetSupportedTargetsForTest(target);
-      hwy::GetChosenTarget().Update(target);
-      SCOPED_TRACE(hwy::TargetName(target));
+    for_each_target([&](std::int64_t target) {
       const auto now = results_of(p);
       expect_near("out", p.out, expected.out);
       expect_near("dk", p.dk, expected.dk);
-      if (target & no_fma) continue;
+      if (!has_fma(target)) return;
       if (first.empty()) first = now;
       EXPECT_TRUE(same(first, now));
-    }
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    });
   }
 }
 
 // An example's rows are the same whatever stands beside it, and so is a query's without the rest.
 TEST(Attention, RowsStandAlone) {
   Random random(10);
-  const std::size_t queries = 200, d = 16;
-  Problem<float> whole(random, causal(shape(1, queries, queries, 2, 2, d)), false);
-  whole.run();
-  for (const std::size_t first : {1, 37, 130, 199}) {
-    Attention a =
-        causal(shape(1, queries - first, queries, 2, 2, d), 0, static_cast<std::int64_t>(first));
-    Problem<float> rest(random, a, false);
-    std::copy(whole.q.begin() + static_cast<std::ptrdiff_t>(first * 2 * d), whole.q.end(),
-              rest.q.begin());
-    rest.k = whole.k;
-    rest.v = whole.v;
-    rest.run();
-    EXPECT_EQ(0, std::memcmp(rest.out.data(), whole.out.data() + first * 2 * d,
-                             rest.out.size() * sizeof(float)))
-        << "from " << first;
+  const std::size_t queries = 300;
+  for (const auto& [kv_heads, d, window] :
+       {std::tuple(2, 16, 0), std::tuple(1, 23, 0), std::tuple(2, 64, 0), std::tuple(1, 40, 150)}) {
+    const auto of = [&, h = static_cast<std::size_t>(kv_heads), size = static_cast<std::size_t>(d),
+                     back = static_cast<std::size_t>(window)](std::size_t first) {
+      return causal(shape(1, queries - first, queries, 2, h, size), back,
+                    static_cast<std::int64_t>(first));
+    };
+    Problem<float> whole(random, of(0), false);
+    whole.v[5] = std::numeric_limits<float>::infinity();
+    whole.run();
+    const std::size_t row = 2 * static_cast<std::size_t>(d);
+    for (const std::size_t first : {1, 37, 130, 295, 296, 297, 298, 299}) {
+      Problem<float> rest(random, of(first), false);
+      std::copy(whole.q.begin() + static_cast<std::ptrdiff_t>(first * row), whole.q.end(),
+                rest.q.begin());
+      rest.k = whole.k;
+      rest.v = whole.v;
+      rest.run();
+      EXPECT_EQ(0, std::memcmp(rest.out.data(), whole.out.data() + first * row,
+                               rest.out.size() * sizeof(float)))
+          << "from " << first << ", heads of " << d << ", window " << window;
+    }
   }
 }
 

@@ -7,10 +7,7 @@ namespace {
 
 template <class T>
 class BatchNormOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(BatchNormOf, Floats);
-
-constexpr double kEps = 1e-5;
 
 template <class T>
 struct Problem {

@@ -2,7 +2,6 @@
 #include "ebb/kernels/conv.hpp"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -13,17 +12,12 @@
 #include <vector>
 
 #include "ebb/base/pool.hpp"
+#include "tests/kernels/seed.hpp"
+#include "tests/kernels/targets.hpp"
 #include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
-
-using Random = std::mt19937_64;
-
-unsigned long test_seed() {
-  const char* text = std::getenv("EBB_TEST_SEED");
-  return text ? std::strtoul(text, nullptr, 10) : std::random_device{}();
-}
 
 std::string show(const Conv2dShape& s) {
   std::string text;
@@ -190,24 +184,51 @@ void expect_right(const Problem<T>& p, bool accumulate) {
   expect_near(got.dw, want.dw, tolerance * (by_winograd.weight_grad ? 4 : 1), "dw");
 }
 
+// Shapes by what matters of them.
+struct Images {
+  std::size_t batch, h, w, channels;
+};
+Conv2dShape conv(const Images& x, std::size_t out_c, std::size_t kernel_h = 1,
+                 std::size_t kernel_w = 1) {
+  return {.batch = x.batch,
+          .in_h = x.h,
+          .in_w = x.w,
+          .in_c = x.channels,
+          .out_c = out_c,
+          .kernel_h = kernel_h,
+          .kernel_w = kernel_w};
+}
+Conv2dShape padded(Conv2dShape s, std::size_t top, std::size_t bottom, std::size_t left,
+                   std::size_t right) {
+  s.pad_top = top, s.pad_bottom = bottom, s.pad_left = left, s.pad_right = right;
+  return s;
+}
+Conv2dShape padded(const Conv2dShape& s, std::size_t all) { return padded(s, all, all, all, all); }
+Conv2dShape strided(Conv2dShape s, std::size_t h, std::size_t w) {
+  s.stride_h = h, s.stride_w = w;
+  return s;
+}
+Conv2dShape dilated(Conv2dShape s, std::size_t h, std::size_t w) {
+  s.dilation_h = h, s.dilation_w = w;
+  return s;
+}
+Conv2dShape grouped(Conv2dShape s, std::size_t groups) {
+  s.groups = groups;
+  return s;
+}
+Conv2dShape by_winograd(Conv2dShape s) {
+  s.winograd = true;
+  return s;
+}
+
 Conv2dShape random_shape(Random& random) {
   const auto pick = [&](std::size_t low, std::size_t high) {
     return low + static_cast<std::size_t>(random() % (high - low + 1));
   };
-  Conv2dShape s;
-  s.batch = pick(1, 4);
-  s.in_h = pick(1, 12);
-  s.in_w = pick(1, 12);
-  s.kernel_h = pick(1, 4);
-  s.kernel_w = pick(1, 5);
-  s.stride_h = pick(1, 3);
-  s.stride_w = pick(1, 3);
-  s.dilation_h = pick(1, 3);
-  s.dilation_w = pick(1, 2);
-  s.pad_top = pick(0, 3);
-  s.pad_bottom = pick(0, 3);
-  s.pad_left = pick(0, 3);
-  s.pad_right = pick(0, 3);
+  Conv2dShape s = conv({pick(1, 4), pick(1, 12), pick(1, 12), 1}, 1, pick(1, 4), pick(1, 5));
+  s = strided(s, pick(1, 3), pick(1, 3));
+  s = dilated(s, pick(1, 3), pick(1, 2));
+  s = padded(s, pick(0, 3), pick(0, 3), pick(0, 3), pick(0, 3));
   switch (pick(0, 3)) {
     case 0:
       s.groups = pick(2, 4);
@@ -243,7 +264,7 @@ Conv2dShape random_winograd_shape(Random& random) {
 }
 
 TEST(Conv, ValuesOfRandomShapes) {
-  const unsigned long seed = test_seed();
+  const std::uint64_t seed = any_seed();
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   for (int i = 0; i < 150 && !testing::Test::HasFatalFailure(); ++i) {
@@ -254,7 +275,7 @@ TEST(Conv, ValuesOfRandomShapes) {
 }
 
 TEST(Conv, ValuesByWinograd) {
-  const unsigned long seed = test_seed();
+  const std::uint64_t seed = any_seed();
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   int forward = 0, input_grad = 0, weight_grad = 0;
@@ -277,54 +298,27 @@ TEST(Conv, ValuesByWinograd) {
 TEST(Conv, ValuesByWinogradOfLayers) {
   Random random(5);
   const auto layer = [](std::size_t batch, std::size_t side, std::size_t in, std::size_t out) {
-    return Conv2dShape{.batch = batch,
-                       .in_h = side,
-                       .in_w = side + 1,
-                       .in_c = in,
-                       .out_c = out,
-                       .kernel_h = 3,
-                       .kernel_w = 3,
-                       .pad_top = 1,
-                       .pad_bottom = 1,
-                       .pad_left = 1,
-                       .pad_right = 1,
-                       .winograd = true};
+    return by_winograd(padded(conv({batch, side, side + 1, in}, out, 3, 3), 1));
   };
   for (const Conv2dShape& s :
        {layer(2, 16, 300, 33), layer(12, 15, 16, 17), layer(5, 35, 40, 50), layer(3, 11, 70, 40)}) {
     const Taken taken(s);
     EXPECT_TRUE(taken.forward && taken.input_grad) << show(s);
-    for (std::int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
-      hwy::SetSupportedTargetsForTest(rest & -rest);
-      expect_right(Problem<float>(s, random), true);
-    }
-    hwy::SetSupportedTargetsForTest(0);
+    for_each_target([&](std::int64_t) { expect_right(Problem<float>(s, random), true); });
     expect_right(Problem<double>(s, random), false);
   }
   EXPECT_TRUE(Taken(layer(5, 35, 40, 50)).weight_grad);
   // Nothing but padding; no images.
-  Conv2dShape none = layer(2, 0, 40, 40);
+  Conv2dShape none = padded(layer(2, 0, 40, 40), 5);
   none.in_w = 0;
-  none.pad_top = none.pad_bottom = none.pad_left = none.pad_right = 5;
   EXPECT_TRUE(Taken(none).forward);
   expect_right(Problem<float>(none, random), true);
   expect_right(Problem<float>(layer(0, 16, 32, 32), random), false);
 }
 
 TEST(Conv, WorkIsLessByWinograd) {
-  const Conv2dShape plain{.batch = 64,
-                          .in_h = 32,
-                          .in_w = 32,
-                          .in_c = 64,
-                          .out_c = 64,
-                          .kernel_h = 3,
-                          .kernel_w = 3,
-                          .pad_top = 1,
-                          .pad_bottom = 1,
-                          .pad_left = 1,
-                          .pad_right = 1};
-  Conv2dShape winograd = plain;
-  winograd.winograd = true;
+  const Conv2dShape plain = padded(conv({64, 32, 32, 64}, 64, 3, 3), 1);
+  Conv2dShape winograd = by_winograd(plain);
   const Conv2dWork a = conv2d_work(plain), b = conv2d_work(winograd);
   EXPECT_EQ(a.forward, 64.0 * 32 * 32 * 9 * 64 * 64);
   EXPECT_EQ(a.input_grad, a.forward);
@@ -339,18 +333,7 @@ TEST(Conv, WorkIsLessByWinograd) {
 // Errors against the plain sum's, over many outputs of a layer of usual size.
 TEST(Conv, WinogradRoundsAboutAsWell) {
   Random random(11);
-  Conv2dShape s{.batch = 2,
-                .in_h = 16,
-                .in_w = 16,
-                .in_c = 64,
-                .out_c = 32,
-                .kernel_h = 3,
-                .kernel_w = 3,
-                .pad_top = 1,
-                .pad_bottom = 1,
-                .pad_left = 1,
-                .pad_right = 1};
-  Problem<float> p(s, random);
+  Problem<float> p(padded(conv({2, 16, 16, 64}, 32, 3, 3), 1), random);
   const Results<double> want = p.reference(false);
   const auto off = [&](const std::vector<float>& got, const std::vector<double>& right) {
     double sum = 0, size = 0;
@@ -377,101 +360,25 @@ TEST(Conv, ValuesOfLayers) {
   Random random(7);
   // Long chains (cut into stretches), wide images (cut into pieces of a row), many images a block.
   const Conv2dShape shapes[] = {
-      {.batch = 2,
-       .in_h = 8,
-       .in_w = 8,
-       .in_c = 130,
-       .out_c = 33,
-       .kernel_h = 3,
-       .kernel_w = 3,
-       .pad_top = 1,
-       .pad_bottom = 1,
-       .pad_left = 1,
-       .pad_right = 1},
-      {.batch = 2, .in_h = 1, .in_w = 1500, .in_c = 5, .out_c = 17, .kernel_w = 7, .pad_left = 6},
-      {.batch = 70,
-       .in_h = 3,
-       .in_w = 3,
-       .in_c = 16,
-       .out_c = 16,
-       .kernel_h = 3,
-       .kernel_w = 3,
-       .pad_top = 1,
-       .pad_bottom = 1,
-       .pad_left = 1,
-       .pad_right = 1},
-      {.batch = 3,
-       .in_h = 32,
-       .in_w = 32,
-       .in_c = 3,
-       .out_c = 16,
-       .kernel_h = 3,
-       .kernel_w = 3,
-       .stride_h = 2,
-       .stride_w = 2,
-       .pad_bottom = 1,
-       .pad_right = 1},
-      {.batch = 2, .in_h = 20, .in_w = 20, .in_c = 600, .out_c = 8},
-      {.batch = 2, .in_h = 9, .in_w = 9, .in_c = 64, .out_c = 128, .stride_h = 2, .stride_w = 2},
-      {.batch = 1,
-       .in_h = 5,
-       .in_w = 5,
-       .in_c = 4,
-       .out_c = 12,
-       .kernel_h = 3,
-       .kernel_w = 3,
-       .groups = 4},
+      padded(conv({2, 8, 8, 130}, 33, 3, 3), 1),
+      padded(conv({2, 1, 1500, 5}, 17, 1, 7), 0, 0, 6, 0),
+      padded(conv({70, 3, 3, 16}, 16, 3, 3), 1),
+      padded(strided(conv({3, 32, 32, 3}, 16, 3, 3), 2, 2), 0, 1, 0, 1),
+      conv({2, 20, 20, 600}, 8),
+      strided(conv({2, 9, 9, 64}, 128), 2, 2),
+      grouped(conv({1, 5, 5, 4}, 12, 3, 3), 4),
       // Strides wider than the kernel: rows of places close up at their ends.
-      {.batch = 6,
-       .in_h = 2,
-       .in_w = 3,
-       .in_c = 33,
-       .out_c = 33,
-       .stride_h = 2,
-       .stride_w = 3,
-       .pad_bottom = 2,
-       .pad_left = 2,
-       .pad_right = 1},
-      {.batch = 2, .in_h = 7, .in_w = 8, .in_c = 9, .out_c = 17, .stride_w = 3},
+      padded(strided(conv({6, 2, 3, 33}, 33), 2, 3), 0, 2, 2, 1),
+      strided(conv({2, 7, 8, 9}, 17), 1, 3),
       // Blocks of pixels that lie apart, several of the same size and one that is smaller.
-      {.batch = 21, .in_h = 15, .in_w = 14, .in_c = 24, .out_c = 20, .stride_h = 2, .stride_w = 2},
+      strided(conv({21, 15, 14, 24}, 20), 2, 2),
       // So many output channels that dy is copied.
-      {.batch = 3, .in_h = 6, .in_w = 5, .in_c = 20, .out_c = 512},
-      {.batch = 40,
-       .in_h = 3,
-       .in_w = 3,
-       .in_c = 5,
-       .out_c = 576,
-       .kernel_h = 2,
-       .kernel_w = 2,
-       .pad_top = 1},
+      conv({3, 6, 5, 20}, 512),
+      padded(conv({40, 3, 3, 5}, 576, 2, 2), 1, 0, 0, 0),
       // Depthwise with many taps: several pixels at a time, but at the edges.
-      {.batch = 2,
-       .in_h = 9,
-       .in_w = 19,
-       .in_c = 37,
-       .out_c = 37,
-       .kernel_h = 7,
-       .kernel_w = 7,
-       .pad_top = 3,
-       .pad_bottom = 3,
-       .pad_left = 3,
-       .pad_right = 3,
-       .groups = 37},
-      {.batch = 2,
-       .in_h = 11,
-       .in_w = 25,
-       .in_c = 16,
-       .out_c = 16,
-       .kernel_h = 6,
-       .kernel_w = 7,
-       .stride_h = 2,
-       .stride_w = 2,
-       .dilation_w = 2,
-       .pad_top = 1,
-       .pad_left = 4,
-       .pad_right = 2,
-       .groups = 16},
+      grouped(padded(conv({2, 9, 19, 37}, 37, 7, 7), 3), 37),
+      grouped(padded(dilated(strided(conv({2, 11, 25, 16}, 16, 6, 7), 2, 2), 1, 2), 1, 0, 4, 2),
+              16),
   };
   for (const Conv2dShape& s : shapes) {
     expect_right(Problem<float>(s, random), true);
@@ -481,17 +388,9 @@ TEST(Conv, ValuesOfLayers) {
 
 TEST(Conv, SizesZeroAndOne) {
   Random random(3);
-  const Conv2dShape one{.batch = 1, .in_h = 1, .in_w = 1, .in_c = 1, .out_c = 1};
+  const Conv2dShape one = conv({1, 1, 1, 1}, 1);
   expect_right(Problem<float>(one, random), true);
-  Conv2dShape s{.batch = 2,
-                .in_h = 3,
-                .in_w = 3,
-                .in_c = 2,
-                .out_c = 3,
-                .kernel_h = 3,
-                .kernel_w = 3,
-                .pad_top = 2,
-                .pad_left = 1};
+  Conv2dShape s = padded(conv({2, 3, 3, 2}, 3, 3, 3), 2, 0, 1, 0);
   for (std::size_t Conv2dShape::*zero :
        {&Conv2dShape::batch, &Conv2dShape::in_h, &Conv2dShape::in_w, &Conv2dShape::in_c,
         &Conv2dShape::out_c}) {
@@ -502,9 +401,7 @@ TEST(Conv, SizesZeroAndOne) {
     expect_right(Problem<double>(z, random), true);
   }
   // No channels to sum over, in several blocks of places that lie apart: the bias alone.
-  Problem<float> none(
-      {.batch = 9, .in_h = 40, .in_w = 40, .in_c = 0, .out_c = 4, .stride_h = 2, .stride_w = 2},
-      random);
+  Problem<float> none(strided(conv({9, 40, 40, 0}, 4), 2, 2), random);
   none.with_bias = true;
   expect_right(none, true);
   s.kernel_h = 9;  // does not fit: no places, and a gradient of zero
@@ -513,14 +410,9 @@ TEST(Conv, SizesZeroAndOne) {
 }
 
 TEST(Conv, SameBitsForAnyThreadsAndTarget) {
-  const unsigned long seed = test_seed();
+  const std::uint64_t seed = any_seed();
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
-  std::vector<std::int64_t> targets;
-  for (std::int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
-    const std::int64_t target = rest & -rest;
-    if ((target & (HWY_AVX2 | HWY_AVX3 | HWY_NEON)) != 0) targets.push_back(target);  // with FMA
-  }
   for (int i = 0; i < 40; ++i) {
     Conv2dShape s = i % 4 == 0 ? random_winograd_shape(random) : random_shape(random);
     s.batch *= 3;
@@ -529,11 +421,9 @@ TEST(Conv, SameBitsForAnyThreadsAndTarget) {
     std::vector<Results<float>> all;
     for (const int threads : {1, 2, 3}) {
       const Threads set(threads);
-      for (const std::int64_t target : targets) {
-        hwy::SetSupportedTargetsForTest(target);
-        all.push_back(p.run(true));
-      }
-      hwy::SetSupportedTargetsForTest(0);
+      for_each_target([&](std::int64_t target) {
+        if (has_fma(target)) all.push_back(p.run(true));
+      });
       all.push_back(p.run(true));
     }
     for (const auto& r : all) ASSERT_TRUE(r == all.front());
@@ -541,7 +431,7 @@ TEST(Conv, SameBitsForAnyThreadsAndTarget) {
 }
 
 TEST(Conv, SameBitsForAnySplitOfTheBatch) {
-  const unsigned long seed = test_seed();
+  const std::uint64_t seed = any_seed();
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   for (int i = 0; i < 60; ++i) {

@@ -27,7 +27,6 @@ void check_dropout(std::size_t n, double rate, Draws draws) {
 
 template <class T>
 class DropoutOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(DropoutOf, Floats);
 
 TYPED_TEST(DropoutOf, IsItsDefinition) {

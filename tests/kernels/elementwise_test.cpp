@@ -15,7 +15,7 @@
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/convert.hpp"
-#include "hwy/targets.h"
+#include "tests/kernels/targets.hpp"
 #include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
@@ -398,15 +398,6 @@ TEST_P(ConvertTest, EveryPairOfTypes) {
   from_type(std::uint8_t());
 }
 
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> all;
-  for (const std::int64_t t : {HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_NEON})
-    if (hwy::SupportedTargets() & t) all.push_back(t);
-  return all;
-}
-std::string target_name(const testing::TestParamInfo<std::int64_t>& info) {
-  return hwy::TargetName(info.param);
-}
 INSTANTIATE_TEST_SUITE_P(Targets, ConvertTest, testing::ValuesIn(targets()), target_name);
 
 }  // namespace

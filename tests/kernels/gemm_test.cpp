@@ -15,7 +15,8 @@
 
 #include "ebb/base/half.hpp"
 #include "ebb/base/pool.hpp"
-#include "hwy/targets.h"
+#include "tests/kernels/seed.hpp"
+#include "tests/kernels/targets.hpp"
 #include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
@@ -80,8 +81,6 @@ struct Matrix {
   }
 };
 
-using Random = std::mt19937_64;
-
 std::size_t pick(Random& random, std::size_t low, std::size_t high) {
   return std::uniform_int_distribution<std::size_t>(low, high)(random);
 }
@@ -104,6 +103,18 @@ struct Case {
   std::size_t slack = 0;  // added to each leading dimension
 };
 
+Gemm gemm_of(const Case& s, const Matrix& a, const Matrix& b, Matrix& c) {
+  return {.m = s.m,
+          .n = s.n,
+          .k = s.k,
+          .a = {a.data.data(), a.type, a.ld, s.a_t},
+          .b = {b.data.data(), b.type, b.ld, s.b_t},
+          .c = c.data.data(),
+          .ldc = c.ld,
+          .c_type = c.type,
+          .accumulate = s.accumulate};
+}
+
 struct Problem {
   Case shape;
   Matrix a, b, c;
@@ -116,17 +127,7 @@ struct Problem {
   }
   double a_at(std::size_t i, std::size_t k) const { return shape.a_t ? a.at(k, i) : a.at(i, k); }
   double b_at(std::size_t k, std::size_t j) const { return shape.b_t ? b.at(j, k) : b.at(k, j); }
-  Gemm gemm() {
-    return {.m = shape.m,
-            .n = shape.n,
-            .k = shape.k,
-            .a = {a.data.data(), a.type, a.ld, shape.a_t},
-            .b = {b.data.data(), b.type, b.ld, shape.b_t},
-            .c = c.data.data(),
-            .ldc = c.ld,
-            .c_type = c.type,
-            .accumulate = shape.accumulate};
-  }
+  Gemm gemm() { return gemm_of(shape, a, b, c); }
 };
 
 void run(const Gemm& g) {
@@ -159,25 +160,6 @@ double exact(const Problem& p, std::size_t i, std::size_t j, double& magnitude) 
     magnitude += std::abs(term);
   }
   return static_cast<double>(sum);
-}
-
-bool has_fma(std::int64_t target) {
-  return (target & (HWY_SSSE3 | HWY_SSE4 | HWY_SCALAR | HWY_EMU128)) == 0;
-}
-
-// Targets of this machine, each alone; the best is used again after.
-template <class F>
-void for_each_target(F&& f) {
-  const std::int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
-  for (std::int64_t rest = all; rest != 0; rest &= rest - 1) {
-    const std::int64_t target = rest & -rest;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    f(target);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 bool best_has_fma() {
@@ -244,11 +226,6 @@ Case random_case(Random& random) {
   return s;
 }
 
-std::uint64_t seed_of(std::uint64_t fallback) {
-  const char* text = std::getenv("EBB_TEST_SEED");
-  return text ? std::strtoull(text, nullptr, 10) : fallback;
-}
-
 TEST(Gemm, RandomShapesOnEveryTarget) {
   const Threads threads(2);
   for_each_target([](std::int64_t target) {
@@ -261,27 +238,22 @@ TEST(Gemm, RandomShapesOnEveryTarget) {
   });
 }
 
+using Sizes = std::array<std::size_t, 3>;  // m, n, k
+
+// One row, one column, few rows, one block, several blocks, deep, wide, groups of panels, along the
+// rows of C.
+constexpr Sizes kEveryPlan[] = {{1, 300, 270},  {2, 65, 300},    {300, 1, 270},   {12, 700, 100},
+                                {13, 700, 100}, {100, 333, 600}, {400, 130, 300}, {161, 97, 1100},
+                                {7, 5, 3000},   {1000, 9, 260},  {5, 6000, 40},   {57, 777, 900},
+                                {1100, 501, 30}};
+
 TEST(Gemm, ShapesOfEveryPlan) {
   const Threads threads(2);
   const bool bits = best_has_fma();
   Random random(7);
   for (const bool a_t : {false, true}) {
     for (const bool b_t : {false, true}) {
-      // one row, one column, few rows, one block, several blocks, deep, wide, groups of panels,
-      // along the rows of C
-      for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{{1, 300, 270},
-                                                                           {2, 65, 300},
-                                                                           {300, 1, 270},
-                                                                           {12, 700, 100},
-                                                                           {13, 700, 100},
-                                                                           {100, 333, 600},
-                                                                           {400, 130, 300},
-                                                                           {161, 97, 1100},
-                                                                           {7, 5, 3000},
-                                                                           {1000, 9, 260},
-                                                                           {5, 6000, 40},
-                                                                           {57, 777, 900},
-                                                                           {1100, 501, 30}}) {
+      for (const auto& [m, n, k] : kEveryPlan) {
         check(random, {m, n, k, a_t, b_t, false}, bits);
         check(random, {m, n, k, a_t, b_t, true, Storage::f32, Storage::f32, Storage::f32, 3}, bits);
         check(random, {m, n, k, a_t, b_t, true, Storage::bf16, Storage::f16, Storage::f32, 1},
@@ -334,14 +306,9 @@ TEST(Gemm, AnySplitOfKGivesTheSameBits) {
 
 TEST(Gemm, ThreadsGiveTheSameBits) {
   Random random(200);
-  for (const auto& [m, n, k] : std::vector<std::array<std::size_t, 3>>{{333, 277, 355},
-                                                                       {1024, 70, 45},
-                                                                       {333, 700, 900},
-                                                                       {32, 1024, 784},
-                                                                       {1, 2000, 700},
-                                                                       {900, 20, 500},
-                                                                       {9, 901, 400},
-                                                                       {400, 300, 3000}}) {
+  const Sizes shapes[] = {{333, 277, 355}, {1024, 70, 45}, {333, 700, 900}, {32, 1024, 784},
+                          {1, 2000, 700},  {900, 20, 500}, {9, 901, 400},   {400, 300, 3000}};
+  for (const auto& [m, n, k] : shapes) {
     for (const bool b_t : {false, true}) {
       const Problem start(random, {m, n, k, !b_t, b_t, true});
       Problem first = start;
@@ -466,15 +433,7 @@ TEST(Gemm, Batches) {
         shape.b_t ? blocks(shape.n, shape.k, shape.b_type) : blocks(shape.k, shape.n, shape.b_type);
     Matrix c = blocks(shape.m, shape.n, shape.c_type), one_by_one = c;
     GemmBatch batch;
-    batch.first = {.m = shape.m,
-                   .n = shape.n,
-                   .k = shape.k,
-                   .a = {a.data.data(), a.type, a.ld, shape.a_t},
-                   .b = {b.data.data(), b.type, b.ld, shape.b_t},
-                   .c = c.data.data(),
-                   .ldc = c.ld,
-                   .c_type = c.type,
-                   .accumulate = shape.accumulate};
+    batch.first = gemm_of(shape, a, b, c);
     batch.count = count;
     batch.a_stride = share_a ? 0 : (shape.a_t ? shape.k : shape.m) * a.ld;
     batch.b_stride = share_b ? 0 : (shape.b_t ? shape.n : shape.k) * b.ld;

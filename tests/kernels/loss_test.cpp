@@ -7,7 +7,6 @@ namespace {
 
 template <class T>
 class LossOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(LossOf, Floats);
 
 constexpr std::int64_t kIgnore = -100;

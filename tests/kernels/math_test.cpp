@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "ebb/kernels/elementwise.hpp"
-#include "hwy/targets.h"
+#include "tests/kernels/targets.hpp"
 
 namespace ebb::kernels {
 namespace {
@@ -309,16 +309,6 @@ TEST_P(MathTest, PowIsWithinOneUlpAndHasItsSpecialValues) {
   }
 }
 
-// The targets kernels are built for, of those this machine has.
-std::vector<std::int64_t> targets() {
-  std::vector<std::int64_t> all;
-  for (const std::int64_t t : {HWY_SSE4, HWY_AVX2, HWY_AVX3, HWY_NEON})
-    if (hwy::SupportedTargets() & t) all.push_back(t);
-  return all;
-}
-std::string target_name(const testing::TestParamInfo<std::int64_t>& info) {
-  return hwy::TargetName(info.param);
-}
 INSTANTIATE_TEST_SUITE_P(Targets, MathTest, testing::ValuesIn(targets()), target_name);
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "ebb/kernels/pool2d.hpp"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -12,17 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/pool.hpp"
+#include "tests/kernels/seed.hpp"
+#include "tests/kernels/targets.hpp"
+#include "tests/kernels/threads.hpp"
 
 namespace ebb::kernels {
 namespace {
-
-using Random = std::mt19937_64;
-
-unsigned long test_seed() {
-  const char* text = std::getenv("EBB_TEST_SEED");
-  return text ? std::strtoul(text, nullptr, 10) : std::random_device{}();
-}
 
 Pool2dShape random_shape(Random& random) {
   const auto pick = [&](std::size_t low, std::size_t high) {
@@ -144,7 +138,7 @@ void expect_right(const Problem<T>& p) {
 }
 
 TEST(Pool2d, ValuesOfRandomShapes) {
-  const unsigned long seed = test_seed();
+  const std::uint64_t seed = any_seed();
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   for (int i = 0; i < 300 && !HasFatalFailure(); ++i) {
@@ -190,11 +184,10 @@ TEST(Pool2d, NanWins) {
 }
 
 TEST(Pool2d, SameBitsForAnyThreadsAndTarget) {
-  const unsigned long seed = test_seed();
+  const std::uint64_t seed = any_seed();
   SCOPED_TRACE("EBB_TEST_SEED=" + std::to_string(seed));
   Random random(seed);
   std::normal_distribution<float> normal;
-  const int before = pool::threads();
   for (int i = 0; i < 20; ++i) {
     Pool2dShape s = random_shape(random);
     s.batch = 1 + i % 3 * 8;
@@ -204,14 +197,9 @@ TEST(Pool2d, SameBitsForAnyThreadsAndTarget) {
     for (float& value : p.dy) value = normal(random);
     std::vector<Results<float>> all;
     for (const int threads : {1, 2, 3}) {
-      pool::set_threads(threads);
-      for (std::int64_t rest = hwy::SupportedTargets(); rest != 0; rest &= rest - 1) {
-        hwy::SetSupportedTargetsForTest(rest & -rest);
-        all.push_back(p.run());
-        hwy::SetSupportedTargetsForTest(0);
-      }
+      const Threads set(threads);
+      for_each_target([&](std::int64_t) { all.push_back(p.run()); });
     }
-    pool::set_threads(before);
     for (const auto& r : all) ASSERT_TRUE(r == all.front());
   }
 }

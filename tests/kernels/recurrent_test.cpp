@@ -7,7 +7,6 @@ namespace {
 
 template <class T>
 class RecurrentOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(RecurrentOf, Floats);
 
 struct Size {

@@ -14,11 +14,12 @@
 #include <vector>
 
 #include "ebb/base/pool.hpp"
-#include "hwy/targets.h"
+#include "tests/kernels/targets.hpp"
 
 namespace ebb::kernels::rows_test {
 
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
+inline constexpr double kEps = 1e-5;  // what norms add to a variance
 
 // Aligned as tensors are: large outputs are written past the caches only where they are.
 template <class T>
@@ -37,6 +38,7 @@ template <class T>
 using Values = std::vector<T, Aligned<T>>;
 using Bytes = Values<std::byte>;
 using Ld = long double;
+using Floats = ::testing::Types<float, double>;
 
 template <class T>
 Values<T> random_values(std::size_t n, std::uint64_t seed, double low = -2, double high = 2) {
@@ -77,25 +79,6 @@ template <class T>
 bool same_bits(const Values<T>& a, const Values<T>& b) {
   return a.size() == b.size() &&
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-inline bool has_fma(std::int64_t target) {
-  return (target & (HWY_SSSE3 | HWY_SSE4 | HWY_SCALAR | HWY_EMU128)) == 0;
-}
-
-// f() with each target of this machine alone, then with the best again.
-template <class F>
-void for_each_target(F&& f) {
-  const std::int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
-  for (std::int64_t rest = all; rest != 0; rest &= rest - 1) {
-    const std::int64_t target = rest & -rest;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    SCOPED_TRACE(hwy::TargetName(target));
-    f(target);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 // run() gives some Values: the same bits with 1, 2 and 3 threads and on all targets with FMA.

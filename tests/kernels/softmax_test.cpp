@@ -7,7 +7,6 @@ namespace {
 
 template <class T>
 class SoftmaxOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(SoftmaxOf, Floats);
 
 Ld log_sum_exp(const auto* x, std::size_t n) {

@@ -56,7 +56,7 @@ TEST(Update8, TheFirstStepHasTheBitsOfAdam) {
       Model model(n);
       Values<float> p = model.param, m(n), v(n);
       const Update<float> same{p.data(), model.grad.data(), {m.data(), v.data()}, n};
-      adam(std::span<const Update<float>>(&same, 1), first_step(), {0.5, 0.7});
+      update(std::span<const Update<float>>(&same, 1), first_step(), {0.5, 0.7});
       model.step({first_step()}, {0.5, 0.7});
       EXPECT_TRUE(same_bits(model.param, p)) << n;
     }

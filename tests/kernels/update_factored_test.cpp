@@ -7,7 +7,6 @@ namespace {
 
 template <class T>
 class FactoredOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(FactoredOf, Floats);
 
 struct Size {

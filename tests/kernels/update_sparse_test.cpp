@@ -7,7 +7,6 @@ namespace {
 
 template <class T>
 class UpdateSparse : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(UpdateSparse, Floats);
 
 template <class T>

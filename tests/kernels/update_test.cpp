@@ -9,7 +9,6 @@ namespace {
 
 template <class T>
 class UpdateOf : public ::testing::Test {};
-using Floats = ::testing::Types<float, double>;
 TYPED_TEST_SUITE(UpdateOf, Floats);
 
 // One element's state in extended precision.
@@ -57,18 +56,13 @@ struct Rule {
 };
 
 template <class Options>
-Rule rule(const char* name, const Options& o, auto step, std::function<void(Element&)> definition) {
-  return {name, [=](std::span<const Update<float>> t, GradientUse u) { step(t, o, u); },
-          [=](std::span<const Update<double>> t, GradientUse u) { step(t, o, u); },
+Rule rule(const char* name, const Options& o, std::function<void(Element&)> definition) {
+  return {name, [=](std::span<const Update<float>> t, GradientUse u) { update(t, o, u); },
+          [=](std::span<const Update<double>> t, GradientUse u) { update(t, o, u); },
           std::move(definition)};
 }
 
 std::vector<Rule> all_rules() {
-  const auto sgd_step = [](auto t, const SgdRule& o, GradientUse u) { sgd(t, o, u); };
-  const auto adam_step = [](auto t, const AdamRule& o, GradientUse u) { adam(t, o, u); };
-  const auto rmsprop_step = [](auto t, const RmspropRule& o, GradientUse u) { rmsprop(t, o, u); };
-  const auto adagrad_step = [](auto t, const AdagradRule& o, GradientUse u) { adagrad(t, o, u); };
-  const auto lion_step = [](auto t, const LionRule& o, GradientUse u) { lion(t, o, u); };
   const auto lion_definition = [](LionRule o) {
     return [o](Element& e) {
       const Ld c = o.beta1 * e.s0 + (1 - Ld(o.beta1)) * e.g;
@@ -123,23 +117,23 @@ std::vector<Rule> all_rules() {
         SgdRule{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.3, .nesterov = true},
         SgdRule{.lr = 0.1, .momentum = 0.9, .dampening = 0.5},
         SgdRule{.lr = 0.1, .momentum = 0.9, .dampening = 0.5, .first = true}}) {
-    rules.push_back(rule("sgd", o, sgd_step, sgd_definition(o)));
+    rules.push_back(rule("sgd", o, sgd_definition(o)));
   }
   for (const AdamRule& o :
        {AdamRule{.lr = 0.01, .correction1 = 0.1, .correction2 = 0.001},
         AdamRule{.lr = 0.01, .eps = 1e-3, .weight_decay = 0.2, .correction1 = 0.3},
         AdamRule{.lr = 0.01, .weight_decay = 0.2, .correction2 = 0.2, .decoupled = true}}) {
-    rules.push_back(rule(o.decoupled ? "adamw" : "adam", o, adam_step, adam_definition(o)));
+    rules.push_back(rule(o.decoupled ? "adamw" : "adam", o, adam_definition(o)));
   }
   for (const RmspropRule& o : {RmspropRule{}, RmspropRule{.weight_decay = 0.1, .momentum = 0.8}}) {
-    rules.push_back(rule("rmsprop", o, rmsprop_step, rmsprop_definition(o)));
+    rules.push_back(rule("rmsprop", o, rmsprop_definition(o)));
   }
   for (const AdagradRule& o : {AdagradRule{}, AdagradRule{.lr = 0.2, .weight_decay = 0.1}}) {
     // Its first state is a sum of squares; the test's first states may be negative, so squares.
-    rules.push_back(rule("adagrad", o, adagrad_step, adagrad_definition(o)));
+    rules.push_back(rule("adagrad", o, adagrad_definition(o)));
   }
   for (const LionRule& o : {LionRule{.lr = 0.1}, LionRule{.lr = 0.1, .weight_decay = 0.3}}) {
-    rules.push_back(rule("lion", o, lion_step, lion_definition(o)));
+    rules.push_back(rule("lion", o, lion_definition(o)));
   }
   return rules;
 }
@@ -206,7 +200,7 @@ TYPED_TEST(UpdateOf, StateThatIsNotUsedMayBeAbsent) {
   using T = TypeParam;
   Values<T> p(70000, T(1)), g(70000, T(2));
   const Update<T> one[] = {{p.data(), g.data(), {nullptr, nullptr}, p.size()}};
-  sgd(std::span<const Update<T>>(one), {.lr = 0.25});
+  update(std::span<const Update<T>>(one), SgdRule{.lr = 0.25});
   for (const T v : p) ASSERT_EQ(v, T(0.5));
 }
 
@@ -216,7 +210,7 @@ TYPED_TEST(UpdateOf, AClippedNaNStaysNaN) {
   const Update<T> one[] = {{p.data(), g.data(), {nullptr, nullptr}, p.size()}};
   for_each_target([&](std::int64_t) {
     std::fill(p.begin(), p.end(), T(1));
-    sgd(std::span<const Update<T>>(one), {.lr = 1}, {.clip = 2});
+    update(std::span<const Update<T>>(one), SgdRule{.lr = 1}, {.clip = 2});
     EXPECT_TRUE(std::isnan(p[0]));
     EXPECT_EQ(p[1], -1);
     EXPECT_EQ(p[2], 3);
@@ -227,7 +221,7 @@ TYPED_TEST(UpdateOf, AnAverageThatMoves) {
   using T = TypeParam;
   const auto run = [](double decay) {
     Model<T> m({1, 0, 7, 33, 70000});
-    ema(m.all(), {decay}, {0.5, 0.1});  // neither scaled nor clipped
+    update(m.all(), EmaRule{decay}, {0.5, 0.1});  // neither scaled nor clipped
     return m;
   };
   const Model<T> before({1, 0, 7, 33, 70000}), m = run(0.9);
@@ -238,7 +232,7 @@ TYPED_TEST(UpdateOf, AnAverageThatMoves) {
   expect_one_result([&] { return run(0.9).flat(); });
   Values<T> average(100), values = random_values<T>(100, 5);
   const Update<T> one{average.data(), values.data(), {}, 100};
-  ema(std::span<const Update<T>>(&one, 1), {0});
+  update(std::span<const Update<T>>(&one, 1), EmaRule{0});
   EXPECT_TRUE(same_bits(average, values)) << "without a past it is the value itself";
 }
 
@@ -247,7 +241,7 @@ TYPED_TEST(UpdateOf, LionStandsStillWhereNothingPulls) {
   Values<T> p(5, T(1)), g(5), m(5);
   g[1] = std::numeric_limits<T>::quiet_NaN();
   const Update<T> one[] = {{p.data(), g.data(), {m.data(), nullptr}, p.size()}};
-  lion(std::span<const Update<T>>(one), {.lr = 0.25});
+  update(std::span<const Update<T>>(one), LionRule{.lr = 0.25});
   EXPECT_EQ(p[0], 1);
   EXPECT_TRUE(std::isnan(p[1]));
 }

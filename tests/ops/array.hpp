@@ -49,6 +49,11 @@ struct Array {
 template <class T>
 using Arrays = std::vector<Array<T>>;
 
+template <class T>
+Array<T> scalar(T value) {
+  return {Shape(), value};
+}
+
 inline double real(double x) { return x; }
 inline double real(std::complex<double> x) { return x.real(); }
 template <class T>

@@ -11,13 +11,6 @@ namespace {
 
 constexpr std::int64_t kIgnore = 7;
 
-template <class T>
-Array<T> scalar(T value) {
-  Array<T> y{Shape()};
-  y[0] = value;
-  return y;
-}
-
 // x, weight, labels, dsum[, dweight so far] → dweight, dx, sum, count, row by row.
 template <class T>
 Arrays<T> reference(const Arrays<T>& in, double smoothing, T dsum) {

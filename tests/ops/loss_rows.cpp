@@ -11,13 +11,6 @@ constexpr std::int64_t kIgnore = 7;
 
 Tensors both(const Loss& loss) { return {loss.sum, loss.count}; }
 
-template <class T>
-Array<T> scalar(T value) {
-  Array<T> y{Shape()};
-  y[0] = value;
-  return y;
-}
-
 // The target of a class in a row: (1 - s) at the label and s / classes everywhere; none if ignored.
 template <class T>
 Array<T> spread_labels(const Array<T>& logits, const Array<T>& labels, double smoothing) {
@@ -262,14 +255,14 @@ OP_ROW(
     .inputs = {f(6, 5), ids({6}, 5).of({1, 4, 7, 0, 2, 3}), f()},
     .call =
         [](const Tensors& in) {
-          return accumulating(SparseCrossEntropy{{kIgnore, 0}, true}, in);
+          return accumulating(SparseCrossEntropy{{true}, {kIgnore, 0}}, in);
         },
     .reference = analytic([](const auto& in) {
       return with_so_far(entropy_sum(in[0], spread_labels(in[0], in[1], 0)), in[2][0], 5);
     }));
 OP_ROW(
     "cross_entropy so far", .op = "cross_entropy", .inputs = {f(4, 5), f(4, 5).in(0.1, 1), f()},
-    .call = [](const Tensors& in) { return accumulating(CrossEntropy{true}, in); },
+    .call = [](const Tensors& in) { return accumulating(CrossEntropy{{true}}, in); },
     .reference = analytic([](const auto& in) {
       return with_so_far(entropy_sum(in[0], in[1]), in[2][0], 4);
     }));
@@ -277,7 +270,7 @@ OP_ROW(
     "mse so far", .op = "mse", .inputs = {f(5, 3), f(5, 3), f()},
     .call =
         [](const Tensors& in) {
-          return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in);
+          return accumulating(PairLoss<math::PairLoss::squared>{{true}, 1}, in);
         },
     .reference = analytic([](const auto& in) {
       using T = typename std::decay_t<decltype(in[0])>::Element;
@@ -289,7 +282,7 @@ OP_ROW(
     "a sum so far of another type", .op = "mse", .inputs = {f(5, 3), f(5, 3), f(1)},
     .call =
         [](const Tensors& in) {
-          return accumulating(PairLoss<math::PairLoss::squared>{1, true}, in);
+          return accumulating(PairLoss<math::PairLoss::squared>{{true}, 1}, in);
         },
     .refused = "mse: the sum so far is f32(1), expected a scalar of f32");
 

@@ -33,36 +33,29 @@ class RowTest : public testing::Test {
 
 }  // namespace
 
-Input Input::in(double low, double high) const {
+template <class Change>
+Input Input::changed(Change change) const {
   Input copy = *this;
-  copy.lo = low;
-  copy.hi = high;
+  change(copy);
   return copy;
+}
+Input Input::in(double low, double high) const {
+  return changed([&](Input& input) { input.lo = low, input.hi = high; });
 }
 Input Input::away_from(std::vector<double> points) const {
-  Input copy = *this;
-  copy.kinks = std::move(points);
-  return copy;
+  return changed([&](Input& input) { input.kinks = std::move(points); });
 }
 Input Input::distinct() const {
-  Input copy = *this;
-  copy.distinct_values = true;
-  return copy;
+  return changed([](Input& input) { input.distinct_values = true; });
 }
 Input Input::fixed() const {
-  Input copy = *this;
-  copy.differentiable = false;
-  return copy;
+  return changed([](Input& input) { input.differentiable = false; });
 }
 Input Input::as(DType always) const {
-  Input copy = fixed();
-  copy.dtype = always;
-  return copy;
+  return fixed().changed([&](Input& input) { input.dtype = always; });
 }
 Input Input::of(std::vector<double> exactly) const {
-  Input copy = *this;
-  copy.values = std::move(exactly);
-  return copy;
+  return changed([&](Input& input) { input.values = std::move(exactly); });
 }
 
 Input ids(const Shape& shape, std::int64_t below, DType dtype) {

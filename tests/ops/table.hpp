@@ -65,6 +65,9 @@ struct Input {
   Input fixed() const;           // no gradient is asked for
   Input as(DType always) const;  // of this type in every mode, and fixed
   Input of(std::vector<double> exactly) const;
+
+  template <class Change>
+  Input changed(Change change) const;  // a copy, after change(copy)
 };
 
 template <class... D>

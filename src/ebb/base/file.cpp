@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -17,66 +18,20 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/file_calls.hpp"
 #include "ebb/base/file_faults.hpp"
+#include "ebb/base/file_record.hpp"
+#include "ebb/base/folder.hpp"
 
 namespace ebb {
 namespace {
 
+using file_calls::fail;
+using file_calls::met;
+using file_calls::restarted;
 using file_faults::Call;
 using file_faults::meet;
 using file_faults::Outcome;
-
-const char* advice(int error) {
-  switch (error) {
-    case ENOENT:
-      return "check the name and that its folder exists";
-    case ENOTDIR:
-      return "a part of the path is a file, not a folder; check the path";
-    case EACCES:
-    case EPERM:
-      return "check the permissions of the file and its folder";
-    case EEXIST:
-      return "remove it or choose another name";
-    case EISDIR:
-      return "name a file, not a folder";
-    case ENOSPC:
-    case EDQUOT:
-      return "free some space there or choose another folder";
-    case EROFS:
-      return "choose a folder that can be written to";
-    case EIO:
-      return "the disk or the connection to it failed; check it and try again";
-    case EMFILE:
-    case ENFILE:
-      return "too many files are open; close some or raise ulimit -n";
-    case EFBIG:
-      return "the file system or ulimit -f does not allow a file this large";
-    case ENAMETOOLONG:
-      return "choose a shorter name";
-    default:
-      return "check the path and try again";
-  }
-}
-
-[[noreturn]] void fail(std::string_view operation, const std::string& path, int error,
-                       const std::string& detail = {}) {
-  throw FileError(fmt::format("cannot {} \"{}\"{}: {}; {}", operation, path, detail,
-                              std::strerror(error), advice(error)));
-}
-
-template <class F>
-auto restarted(F call) {
-  for (;;) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
-}
-
-// A fault, or the system call itself.
-template <class F>
-auto met(Call call, F f) -> decltype(f()) {
-  return meet(call) == Outcome::failed ? -1 : restarted(f);
-}
 
 // Moves at most `bytes`; a fault may shorten that, to a multiple of `unit`.
 template <class F>
@@ -120,12 +75,6 @@ void write_fully(const std::string& path, std::size_t bytes, Step step) {
   }
 }
 
-std::string folder_of(const std::string& path) {
-  const auto slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 }  // namespace
 
 File File::open(const std::string& path, OpenOptions options) {
@@ -139,11 +88,13 @@ File File::open(const std::string& path, OpenOptions options) {
   const char* operation = options.create ? "create" : "open";
   if (path.find('\0') != std::string::npos) fail(operation, path.c_str(), ENOENT);
 
+  const bool there = file_record::on() && file_exists(path);
   const int descriptor = met(Call::open, [&] {
     return ::open(path.c_str(), flags, static_cast<mode_t>(options.permissions));
   });
   if (descriptor < 0) fail(operation, path, errno);
   File file(descriptor, path);
+  file_record::opened(descriptor, path, !there, options.truncate);
   struct stat info;
   if (::fstat(descriptor, &info) == 0 && S_ISDIR(info.st_mode)) fail(operation, path, EISDIR);
   return file;
@@ -195,7 +146,9 @@ File& File::operator=(File&& other) noexcept {
 }
 
 File::~File() {
-  if (is_open()) ::close(descriptor_);
+  if (!is_open()) return;
+  file_record::closed(descriptor_);
+  ::close(descriptor_);
 }
 
 std::size_t File::read_some(std::span<std::byte> to) {
@@ -226,9 +179,13 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> to) {
 
 void File::write(std::span<const std::byte> from) {
   write_fully(path_, from.size(), [&](std::size_t done, std::size_t left) {
-    return moved(Call::write, left, [&](std::size_t bytes) {
+    const ssize_t n = moved(Call::write, left, [&](std::size_t bytes) {
       return ::write(descriptor_, from.data() + done, bytes);
     });
+    if (n > 0 && file_record::on())
+      file_record::wrote(descriptor_, position() - static_cast<std::uint64_t>(n),
+                         from.subspan(done, static_cast<std::size_t>(n)));
+    return n;
   });
 }
 
@@ -237,12 +194,16 @@ void File::write(std::string_view text) { write(std::as_bytes(std::span(text)));
 void File::write_at(std::uint64_t offset, std::span<const std::byte> from) {
   const off_t start = checked_offset("write", path_, offset, from.size());
   write_fully(path_, from.size(), [&](std::size_t done, std::size_t left) {
-    return moved(
+    const ssize_t n = moved(
         Call::write, left,
         [&](std::size_t bytes) {
           return ::pwrite(descriptor_, from.data() + done, bytes, start + static_cast<off_t>(done));
         },
         direct_ ? kDirectAlignment : 1);
+    if (n > 0)
+      file_record::wrote(descriptor_, offset + done,
+                         from.subspan(done, static_cast<std::size_t>(n)));
+    return n;
   });
 }
 
@@ -272,10 +233,12 @@ void File::truncate(std::uint64_t size) {
   const off_t end = checked_offset("resize", path_, size);
   if (met(Call::truncate, [&] { return ::ftruncate(descriptor_, end); }) < 0)
     fail("resize", path_, errno, fmt::format(" to {} bytes", size));
+  file_record::resized(descriptor_, size);
 }
 
 void File::sync() {
   if (met(Call::sync, [&] { return ::fsync(descriptor_); }) < 0) fail("sync", path_, errno);
+  file_record::synced(descriptor_);
 }
 
 void File::reserve(std::uint64_t bytes) {
@@ -297,6 +260,13 @@ void File::reserve(std::uint64_t bytes) {
   if (result < 0)
     fail("reserve room in", path_, errno,
          fmt::format(": {} bytes are needed, {} are free there", bytes, before));
+  if (file_record::on()) file_record::resized(descriptor_, size());
+}
+
+void File::start_write_back(std::uint64_t offset, std::uint64_t bytes) {
+  const off_t start = checked_offset("write back", path_, offset, bytes);
+  // A beginning: what fails is met where it is waited for.
+  ::sync_file_range(descriptor_, start, static_cast<off_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 void File::write_back(std::uint64_t offset, std::uint64_t bytes) {
@@ -326,6 +296,12 @@ void File::set_direct(bool direct) {
   if (!direct) ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_RANDOM);
 }
 
+bool File::try_lock() {
+  if (restarted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) return true;
+  if (errno != EWOULDBLOCK) fail("lock", path_, errno);
+  return false;
+}
+
 bool File::in_memory() const {
   struct statfs info;
   if (::fstatfs(descriptor_, &info) < 0) return false;
@@ -338,6 +314,7 @@ void File::close() {
   const int descriptor = std::exchange(descriptor_, -1);
   const bool refused = meet(Call::close) == Outcome::failed;
   const int injected = errno;
+  file_record::closed(descriptor);
   // Linux frees the descriptor whatever close returns, so an interrupted call is not repeated.
   const int result = ::close(descriptor);
   if (refused) fail("close", path_, injected);
@@ -378,35 +355,25 @@ AtomicFile::AtomicFile(const std::string& path) : target_(path) {
       fail("create a file beside", path, errno);
   }
   file_ = File(descriptor, path);
+  file_record::opened(descriptor, temporary_, true, false);
   if (replaces && ::fchmod(descriptor, permissions) < 0) {
     const int error = errno;
-    ::unlink(temporary_.c_str());
+    remove_file(temporary_);
     fail("keep the permissions of", path, error);
   }
 }
 
 AtomicFile::~AtomicFile() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) remove_file(temporary_);
 }
 
 void AtomicFile::commit() {
   file_.sync();
   file_.close();
-  const int result =
-      met(Call::rename, [&] { return std::rename(temporary_.c_str(), target_.c_str()); });
-  if (result < 0) fail("put in place", target_, errno);
+  move_path(temporary_, target_, "put in place");
   temporary_.clear();
-  // The new name itself must reach the disk; some file systems cannot sync a folder and say so.
-  const std::string folder = folder_of(target_);
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return;  // a folder may be writable and not readable
-  const int synced = met(Call::sync, [&] { return ::fsync(descriptor); });
-  const int error = errno;
-  ::close(descriptor);
-  if (synced < 0 && error != EINVAL)
-    fail("sync the folder of", target_, error,
-         " (the new file is in place, but may not outlive a "
-         "power cut)");
+  // The new name itself must reach the disk.
+  sync_folder(file_calls::folder_of(target_), target_);
 }
 
 void write_file(const std::string& path, std::span<const std::byte> content) {
@@ -417,14 +384,6 @@ void write_file(const std::string& path, std::span<const std::byte> content) {
 
 void write_file(const std::string& path, std::string_view content) {
   write_file(path, std::as_bytes(std::span(content)));
-}
-
-void make_directories(const std::string& path) {
-  for (std::size_t end = 1; end <= path.size(); ++end) {
-    if (end < path.size() && path[end] != '/') continue;
-    const std::string part = path.substr(0, end);
-    if (mkdir(part.c_str(), 0777) != 0 && errno != EEXIST) fail("make", part, errno);
-  }
 }
 
 std::string temporary_folder() {

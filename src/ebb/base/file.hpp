@@ -1,4 +1,4 @@
-// The one seam for files. Every open, read, write and sync of Ebb goes through here, so that errors
+// The one seam for files. Every open, read, write and sync of Ebb goes through here (folders: folder.hpp), so that errors
 // read alike (a FileError: operation, path, cause, what to do) and tests can make any of them fail.
 #pragma once
 
@@ -54,6 +54,8 @@ class File {
 
   // Takes the room for a file of this size now, so that a full disk is met here and not later.
   void reserve(std::uint64_t bytes);
+  // Begins to write these bytes back, and does not wait.
+  void start_write_back(std::uint64_t offset, std::uint64_t bytes);
   // Writes these bytes back and drops them from the page cache, which else is memory of the
   // process's group. Whole pages only.
   void write_back(std::uint64_t offset, std::uint64_t bytes);
@@ -63,6 +65,9 @@ class File {
   static constexpr std::size_t kDirectAlignment = 4096;
   bool direct() const { return direct_; }
   void set_direct(bool direct);
+  // For as long as it is open nobody else, here or in another process, is given the lock on it. False:
+  // somebody has it.
+  bool try_lock();
   bool in_memory() const;  // on a file system whose files are memory (tmpfs)
 
   bool is_open() const { return descriptor_ >= 0; }

@@ -9,8 +9,6 @@
 namespace ebb::file_faults {
 namespace {
 
-constexpr int kCalls = 8;
-
 struct Armed {
   std::uint64_t after = 0;  // fails when the count of calls reaches this; 0 is never
   Fault fault = Fault::eio;
@@ -32,7 +30,7 @@ Outcome meet(Call call) {
   const Armed& a = armed[index];
   if (a.after == 0 || n < a.after || (n > a.after && a.repeat == Repeat::once)) return Outcome::go;
   if (a.fault == Fault::short_count) return Outcome::shorten;
-  errno = a.fault == Fault::enospc ? ENOSPC : EIO;
+  errno = a.fault == Fault::enospc ? ENOSPC : a.fault == Fault::unsupported ? EINVAL : EIO;
   return Outcome::failed;
 }
 

@@ -7,8 +7,9 @@
 
 namespace ebb::file_faults {
 
-enum class Call { open, read, write, sync, truncate, rename, close, reserve };
-enum class Fault { enospc, eio, short_count };  // short_count: reads and writes only
+enum class Call { open, read, write, sync, truncate, rename, close, reserve, make_folder, remove };
+inline constexpr int kCalls = 10;
+enum class Fault { enospc, eio, short_count, unsupported };  // short_count: reads and writes only
 enum class Repeat { once, from_then_on };
 
 void fail(Call call, std::uint64_t nth, Fault fault, Repeat repeat = Repeat::once);

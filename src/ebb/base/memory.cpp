@@ -32,7 +32,18 @@ void trim_locked(State& s, std::uint64_t keep) {
   }
 }
 
-[[noreturn]] void refuse(State& s, std::size_t bytes, const char* site, const char* by) {
+std::string limit_of(const State& s) {
+  if (s.limit == 0) return "no limit is set";
+  if (s.limit == 1 && s.process_limit)  // the runtime's reserve is more (base/runtime.cpp)
+    return fmt::format(
+        "the budget of {} is less than what code, libraries and stacks take by themselves",
+        readable(s.process_limit));
+  return fmt::format("the limit is {} ({} bytes)", readable(s.limit), s.limit);
+}
+
+}  // namespace
+
+void refuse(State& s, std::size_t bytes, const char* site, const char* by) {
   std::string holders, by_promise;
   for (const Holding& h : holdings_locked(s, 3))
     holders += fmt::format("{}{} in {}{}{} ({})", holders.empty() ? "" : ", ", readable(h.bytes),
@@ -51,11 +62,10 @@ void trim_locked(State& s, std::uint64_t keep) {
       "is a "
       "tensor of the program's own beside compiled steps, a memory::Room made before compile",
       site, readable(bytes), bytes, readable(s.held_bytes - s.kept_bytes),
-      s.held_bytes - s.kept_bytes,
-      s.limit ? fmt::format("the limit is {} ({} bytes){}", readable(s.limit), s.limit, by)
-              : fmt::format("no limit is set{}", by),
-      holders, by_promise));
+      s.held_bytes - s.kept_bytes, limit_of(s) + by, holders, by_promise));
 }
+
+namespace {
 
 void check_fault(State& s, std::size_t bytes, const char* site) {
   ++s.takes;

@@ -1,11 +1,15 @@
 #include "ebb/base/memory_blocks.hpp"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdlib>
 
 namespace ebb::memory {
 namespace {
+
+constinit std::atomic<std::uint64_t> on_heap = 0;
 
 constexpr std::size_t kHuge = std::size_t{2} << 20;  // from here on blocks begin at a huge page
 
@@ -45,13 +49,20 @@ void* map_pages(std::size_t bytes) {
 
 void unmap_pages(void* head, std::size_t bytes) { munmap(head, pages_size(bytes)); }
 
+std::uint64_t bytes_on_heap() { return on_heap.load(std::memory_order_relaxed); }
+
 void* system_take(std::size_t size, std::size_t used) {
-  if (size < kMapped) return std::aligned_alloc(kAlignment, size);
+  if (size < kMapped) {
+    void* const block = std::aligned_alloc(kAlignment, size);
+    if (block) on_heap.fetch_add(malloc_usable_size(block), std::memory_order_relaxed);
+    return block;
+  }
   return size < kHuge ? map(size) : map_huge(size, used);
 }
 
 void system_give(void* block, std::size_t size) {
   if (size < kMapped) {
+    on_heap.fetch_sub(malloc_usable_size(block), std::memory_order_relaxed);
     std::free(block);
   } else {
     munmap(block, size);

@@ -61,6 +61,8 @@ inline std::size_t charge_in_class(int c, std::size_t bytes) {
 // A block of `size` bytes in all, of which `used` will be touched; null where the system has none.
 void* system_take(std::size_t size, std::size_t used);
 void system_give(void* block, std::size_t size);
+std::uint64_t
+bytes_on_heap();  // of those that are no mappings of their own: the heap counts them, too
 
 // A page for the Block, then whole pages; null where the system has none.
 inline std::size_t pages_size(std::size_t bytes) { return kPage + in_pages(bytes); }

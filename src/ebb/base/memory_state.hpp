@@ -15,6 +15,7 @@
 
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory_blocks.hpp"
+#include "ebb/base/promises.hpp"
 
 namespace ebb::memory {
 
@@ -46,7 +47,7 @@ struct State {
   std::uint64_t tick = 0;
   std::uint64_t kept_bytes = 0, held_bytes = 0, limit = 0, system_calls = 0;
   std::uint64_t process_limit = 0;
-  void (*give_back)() = nullptr;
+  Lender lender;
 
   std::array<Promised, 64> promises{};     // the first: what the program holds of its own
   std::uint64_t room_from = 0, rooms = 0;  // what it held when it asked for room, and how much
@@ -75,6 +76,9 @@ struct State {
   // What the program held when it asked for room, and holds no longer, is set aside no longer.
   void less_of_its_own(std::uint64_t charge);
 };
+
+// Throws OutOfMemory: who asked (`site`), who holds what, and `by`, what stands in the way.
+[[noreturn]] void refuse(State& s, std::size_t bytes, const char* site, const char* by);
 
 inline State& state() {
   static State* s = new State;  // outlives every tensor, statics included

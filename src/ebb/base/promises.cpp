@@ -61,20 +61,24 @@ Unguarded::Unguarded() : before_(std::exchange(this_thread.unguarded, true)) {}
 Unguarded::~Unguarded() { this_thread.unguarded = before_; }
 
 Borrowing::Borrowing() : before_(std::exchange(this_thread.borrows, true)) {
-  void (*give_back)() = nullptr;
+  Lender lender;
   {
     State& s = state();
     std::lock_guard lock(s.lock);
-    if (s.limit && !before_) give_back = s.give_back;
+    if (s.limit && !before_) lender = s.lender;
   }
-  if (give_back) give_back();
+  if (lender.begin) lender.begin();
+  end_ = lender.end;
 }
-Borrowing::~Borrowing() { this_thread.borrows = before_; }
+Borrowing::~Borrowing() {
+  this_thread.borrows = before_;
+  if (end_) end_();
+}
 
-void on_borrowing(void (*give_back)()) {
+void set_lender(const Lender& lender) {
   State& s = state();
   std::lock_guard lock(s.lock);
-  s.give_back = give_back;
+  s.lender = lender;
 }
 
 void draw(void* bytes, const Promise* promise) noexcept {
@@ -96,7 +100,11 @@ std::uint64_t own() {
 Room::Room(std::uint64_t bytes) : bytes_(bytes) {
   State& s = state();
   std::lock_guard lock(s.lock);
-  s.room_from = std::max(s.room_from, s.promises[0].drawn);
+  const std::uint64_t from = std::max(s.room_from, s.promises[0].drawn);
+  const std::uint64_t own = s.promises[0].taken(), wanted = std::max(own, from + s.rooms + bytes);
+  if (s.limit && !this_thread.unguarded && s.taken() - own + wanted > s.limit)
+    refuse(s, bytes, "a Room", "");
+  s.room_from = from;
   s.rooms += bytes;
   s.promises[0].bytes = s.room_from + s.rooms;
 }

@@ -58,8 +58,8 @@ class Unguarded {
 };
 
 // What this thread takes while this lives may come out of what is promised to others and not drawn: for
-// buffers that are gone again before anybody asks, such as those of saving between two steps. Whoever
-// holds memory only to have it at hand gives it back first.
+// buffers that are gone again before anybody asks, such as those of saving between two steps. Under a limit,
+// whoever is lent from gives back what he holds only to have it at hand, and asks for nothing until this ends.
 class Borrowing {
  public:
   Borrowing();
@@ -69,8 +69,14 @@ class Borrowing {
 
  private:
   bool before_;
+  void (*end_)() = nullptr;
 };
-void on_borrowing(void (*give_back)());  // who holds memory to have it at hand
+// Who is lent from. Both are called on the thread that borrows.
+struct Lender {
+  void (*begin)() = nullptr;
+  void (*end)() = nullptr;
+};
+void set_lender(const Lender& lender);
 
 // Counts a buffer that is there to this promise from now on; null: to the program's own.
 void draw(void* bytes, const Promise* promise) noexcept;
@@ -79,7 +85,7 @@ void draw(void* bytes, const Promise* promise) noexcept;
 std::uint64_t own();
 
 // Room that the program will want for tensors of its own, beside what it holds now: set aside for as
-// long as this lives.
+// long as this lives. Throws OutOfMemory where a budget has promised it to others already.
 class Room {
  public:
   explicit Room(std::uint64_t bytes);

@@ -15,6 +15,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/attention_backward.cpp"
@@ -282,7 +283,7 @@ void add_panel(const Backward<T>& b, const BackwardScratch<T>& s, const Pair& p,
   }
   const KeyRange low = keys_seen(a, p.i + r, p.k + c, p.k + c + m);
   const KeyRange high = keys_seen(a, p.i + r_end - 1, p.k + c, p.k + c + m);
-  if (a.mask || low.end < p.k + c + m || high.begin > p.k + c)
+  if (a.mask != nullptr || low.end < p.k + c + m || high.begin > p.k + c)
     hide_weights(a, p, c, r, r_end, s.weights, slopes);
   if (!keys_wanted) return;
   const RowTiles by_key(m);
@@ -482,16 +483,7 @@ void backward_of(const Attention& a, const T* q, const T* k, const T* v, const T
                            BackwardScratch<T>(nullptr, a.size).elements});
 }
 
-void backward_f32(const Attention& a, const float* q, const float* k, const float* v,
-                  const float* out, const float* levels, const float* dout, float* dq, float* dk,
-                  float* dv, std::byte* scratch) {
-  backward_of(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
-}
-void backward_f64(const Attention& a, const double* q, const double* k, const double* v,
-                  const double* out, const double* levels, const double* dout, double* dq,
-                  double* dk, double* dv, std::byte* scratch) {
-  backward_of(a, q, k, v, out, levels, dout, dq, dk, dv, scratch);
-}
+EBB_FLOAT_TARGETS(backward, backward_of);
 size_t backward_elements(const Attention& a, size_t threads) {
   return dot_elements<float>(a) + done_elements<float>(a) +
          BackwardScratch<float>(nullptr, a.size).elements * threads;
@@ -505,8 +497,7 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-HWY_EXPORT(backward_f32);
-HWY_EXPORT(backward_f64);
+EBB_FLOAT_EXPORT(backward);
 HWY_EXPORT(backward_elements);
 
 }  // namespace
@@ -519,18 +510,18 @@ std::size_t attention_backward_scratch(const Attention& a) {
 template std::size_t attention_backward_scratch<float>(const Attention&);
 template std::size_t attention_backward_scratch<double>(const Attention&);
 
-template <>
-void attention_backward(const Attention& a, const float* q, const float* k, const float* v,
-                        const float* out, const float* levels, const float* dout, float* dq,
-                        float* dk, float* dv, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(backward_f32)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
+template <class T>
+void attention_backward(const Attention& a, const T* q, const T* k, const T* v, const T* out,
+                        const T* levels, const T* dout, T* dq, T* dk, T* dv,
+                        std::span<std::byte> scratch) {
+  EBB_FLOAT_DISPATCH(T, backward)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
 }
-template <>
-void attention_backward(const Attention& a, const double* q, const double* k, const double* v,
-                        const double* out, const double* levels, const double* dout, double* dq,
-                        double* dk, double* dv, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(backward_f64)(a, q, k, v, out, levels, dout, dq, dk, dv, scratch.data());
-}
+template void attention_backward(const Attention&, const float*, const float*, const float*,
+                                 const float*, const float*, const float*, float*, float*, float*,
+                                 std::span<std::byte>);
+template void attention_backward(const Attention&, const double*, const double*, const double*,
+                                 const double*, const double*, const double*, double*, double*,
+                                 double*, std::span<std::byte>);
 
 }  // namespace ebb::kernels
 #endif

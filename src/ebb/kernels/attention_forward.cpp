@@ -7,6 +7,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/attention.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/attention_forward.cpp"
@@ -14,6 +15,7 @@
 #include "hwy/highway.h"
 
 #include "ebb/kernels/attention-inl.hpp"
+#include "ebb/kernels/attention_few-inl.hpp"
 #include "ebb/kernels/partial-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,9 +23,10 @@ namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr size_t kKeys = kAttentionKeys;
-constexpr size_t kQueries = 256;     // of a task: they share copies of the key tiles
-constexpr size_t kTasks = 8;         // for each thread, or tasks stay as small as that
-constexpr size_t kWidestPanel = 32;  // of any target
+constexpr size_t kQueries = 256;           // of a task: they share copies of the key tiles
+constexpr size_t kTasks = 8;               // for each thread, or tasks stay as small as that
+constexpr size_t kWidestPanel = 32;        // of any target
+constexpr size_t kForkProducts = 400'000;  // multiply-adds that are worth a fork
 
 // Queries of a task at most: they and their sums stay in L2.
 constexpr size_t most_queries(size_t size) { return size <= 64 ? 2 * kQueries : kQueries; }
@@ -244,9 +247,10 @@ void forward_task(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) 
   const size_t i0 = tile * f.queries, n = std::min(f.queries, a.queries - i0);
   const size_t width = panel_columns<T>(), padded = round_up(a.size, width);
   const size_t panels = ceil_div(n, width);
+  const bool few = n <= kFewQueries && a.dropout == 0;
 
   const T* q = f.q + (batch * a.queries + i0) * a.q_row + head * a.size;
-  for (size_t p = 0; p < panels; ++p) {
+  for (size_t p = 0; p < panels && !few; ++p) {
     pack_turned<T, T>(q + p * width * a.q_row, a.q_row, std::min(width, n - p * width), a.size,
                       s.turned + p * a.size * width, width);
   }
@@ -260,6 +264,11 @@ void forward_task(const Forward<T>& f, size_t task, const ForwardScratch<T>& s) 
     const size_t first = std::max(k0, seen.begin), last = std::min(k0 + kKeys, seen.end);
     const T* k = f.k + (batch * a.keys + first) * a.k_row + kv * a.size;
     const T* v = f.v + (batch * a.keys + first) * a.v_row + kv * a.size;
+    if (few) {
+      add_few({a, batch, i0, n, q, s.keys, s.values, s.weights, s.out, s.top, s.sum, padded}, k, v,
+              {first, last});
+      continue;
+    }
     copy_rows<true>(k, a.k_row, last - first, a.size, s.keys + (first - k0) * a.size, a.size,
                     score_scale<T>(a));
     for (size_t c = 0; c < a.size; c += width) {
@@ -284,21 +293,17 @@ void run_forward(const Attention& a, const T* q, const T* k, const T* v, T* out,
   Forward<T> f{
       a, q, k, v, out, levels, reinterpret_cast<T*>(scratch), elements, most_queries(a.size)};
   if (f.tasks() < kTasks * static_cast<size_t>(pool::threads())) f.queries = kQueries;
-  pool::parallel_for(f.tasks(), 1, [&](size_t begin, size_t end) {
+  const size_t seen = a.window == 0 ? a.keys : std::min(a.keys, a.queries + a.window);
+  const size_t products = 2 * a.batch * a.heads * a.queries * seen * a.size;
+  const size_t grain = products < kForkProducts ? f.tasks() : 1;  // of one token, few are worth it
+  pool::parallel_for(f.tasks(), grain, [&](size_t begin, size_t end) {
     const auto thread = static_cast<size_t>(pool::thread_index());
     const ForwardScratch<T> s(f.scratch + thread * f.scratch_elements, f.a.size);
     for (size_t task = begin; task < end; ++task) forward_task(f, task, s);
   });
 }
 
-void forward_f32(const Attention& a, const float* q, const float* k, const float* v, float* out,
-                 float* levels, std::byte* scratch) {
-  run_forward(a, q, k, v, out, levels, scratch);
-}
-void forward_f64(const Attention& a, const double* q, const double* k, const double* v, double* out,
-                 double* levels, std::byte* scratch) {
-  run_forward(a, q, k, v, out, levels, scratch);
-}
+EBB_FLOAT_TARGETS(forward, run_forward);
 size_t forward_elements(size_t size) { return ForwardScratch<float>(nullptr, size).elements; }
 
 }  // namespace
@@ -309,8 +314,7 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-HWY_EXPORT(forward_f32);
-HWY_EXPORT(forward_f64);
+EBB_FLOAT_EXPORT(forward);
 HWY_EXPORT(forward_elements);
 
 }  // namespace
@@ -323,16 +327,15 @@ std::size_t attention_scratch(const Attention& a) {
 template std::size_t attention_scratch<float>(const Attention&);
 template std::size_t attention_scratch<double>(const Attention&);
 
-template <>
-void attention(const Attention& a, const float* q, const float* k, const float* v, float* out,
-               float* levels, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(forward_f32)(a, q, k, v, out, levels, scratch.data());
+template <class T>
+void attention(const Attention& a, const T* q, const T* k, const T* v, T* out, T* levels,
+               std::span<std::byte> scratch) {
+  EBB_FLOAT_DISPATCH(T, forward)(a, q, k, v, out, levels, scratch.data());
 }
-template <>
-void attention(const Attention& a, const double* q, const double* k, const double* v, double* out,
-               double* levels, std::span<std::byte> scratch) {
-  HWY_DYNAMIC_DISPATCH(forward_f64)(a, q, k, v, out, levels, scratch.data());
-}
+template void attention(const Attention&, const float*, const float*, const float*, float*, float*,
+                        std::span<std::byte>);
+template void attention(const Attention&, const double*, const double*, const double*, double*,
+                        double*, std::span<std::byte>);
 
 }  // namespace ebb::kernels
 #endif

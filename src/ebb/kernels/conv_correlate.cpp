@@ -13,6 +13,7 @@
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_patch-inl.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
@@ -471,14 +472,7 @@ void run_correlation(const CorrelationPlan& p, const CorrelationWeights& at, con
                      [&](size_t b, size_t e) { correlate_blocks(p, src, dst, scratch, b, e); });
 }
 
-void correlate_f32(const CorrelationPlan& p, const CorrelationWeights& at, const float* src,
-                   const float* w, const float* bias, float* dst, std::byte* scratch) {
-  run_correlation(p, at, src, w, bias, dst, scratch);
-}
-void correlate_f64(const CorrelationPlan& p, const CorrelationWeights& at, const double* src,
-                   const double* w, const double* bias, double* dst, std::byte* scratch) {
-  run_correlation(p, at, src, w, bias, dst, scratch);
-}
+EBB_FLOAT_TARGETS(correlate, run_correlation);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb::kernels::conv
@@ -487,19 +481,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(correlate_f32);
-HWY_EXPORT(correlate_f64);
+EBB_FLOAT_EXPORT(correlate);
 
 template <class T>
 void correlate(const Correlation& c, const CorrelationWeights& at, const T* src, const T* w,
                const T* bias, T* dst, std::span<std::byte> scratch) {
   if (c.images * c.dst_h * c.dst_w * c.dst_channels == 0) return;
   const CorrelationPlan plan = plan_correlation(c, sizeof(T));
-  if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(correlate_f32)(plan, at, src, w, bias, dst, scratch.data());
-  } else {
-    HWY_DYNAMIC_DISPATCH(correlate_f64)(plan, at, src, w, bias, dst, scratch.data());
-  }
+  EBB_FLOAT_DISPATCH(T, correlate)(plan, at, src, w, bias, dst, scratch.data());
 }
 template void correlate<float>(const Correlation&, const CorrelationWeights&, const float*,
                                const float*, const float*, float*, std::span<std::byte>);

@@ -9,54 +9,10 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/conv_depthwise_plan.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/partial-inl.hpp"
-
-#ifndef EBB_KERNELS_CONV_DEPTHWISE_PLAN_
-#define EBB_KERNELS_CONV_DEPTHWISE_PLAN_
-namespace ebb::kernels::conv {
-
-// A tap that a place sees: where its pixel and its weights start.
-struct SeenTap {
-  std::ptrdiff_t pixel, weight;
-};
-
-// Scratch: the filters as (taps, channels), each row padded to whole vectors, then a list of taps
-// for each thread.
-struct DepthwisePlan {
-  Conv2dShape s;
-  std::size_t taps, pitch, filter_bytes, list_bytes;
-};
-
-inline DepthwisePlan plan_depthwise(const Conv2dShape& s, std::size_t element_bytes) {
-  DepthwisePlan p{};
-  p.s = s;
-  p.taps = s.kernel_h * s.kernel_w;
-  const std::size_t line = 64 / element_bytes;
-  p.pitch = round_up(s.in_c, line);
-  p.filter_bytes = p.taps * p.pitch * element_bytes;
-  p.list_bytes = round_up(p.taps * sizeof(SeenTap), 64);
-  return p;
-}
-
-// The place of dy that input pixel i meets through tap k along one axis, or -1.
-inline std::ptrdiff_t met_place(std::size_t i, std::size_t pad, std::size_t k, std::size_t dilation,
-                                std::size_t stride, std::size_t places) {
-  const std::size_t at = i + pad, back = k * dilation;
-  if (at < back || (at - back) % stride != 0 || (at - back) / stride >= places) return -1;
-  return static_cast<std::ptrdiff_t>((at - back) / stride);
-}
-
-// The input pixel that tap k of place o sees along one axis, or -1.
-inline std::ptrdiff_t seen_pixel(std::size_t o, std::size_t pad, std::size_t k,
-                                 std::size_t dilation, std::size_t stride, std::size_t pixels) {
-  const std::size_t at = o * stride + k * dilation;
-  if (at < pad || at - pad >= pixels) return -1;
-  return static_cast<std::ptrdiff_t>(at - pad);
-}
-
-}  // namespace ebb::kernels::conv
-#endif  // EBB_KERNELS_CONV_DEPTHWISE_PLAN_
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::conv {
@@ -84,48 +40,74 @@ constexpr size_t kAbreast = 4;  // pixels: their chains fill each other's gaps a
 // other.
 constexpr size_t kManyTaps = 16;
 
+// What chains side by side take in at a time: vectors of rows, and one that all rows share.
+template <class T>
+struct Link {
+  const T *rows, *shared;
+};
+
+// kRows × kVectors chains side by side, each of which starts from start(row, element) and takes in the
+// products of link(0), link(1), …, whose rows are `row_step` apart.
+template <size_t kRows, size_t kVectors, class T, class Start, class LinkAt>
+HWY_INLINE void run_chains(size_t links, size_t row_step, Start&& start, LinkAt&& link, T* out,
+                           size_t out_step) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto each_chain = [](auto&& f) EBB_LAMBDA {
+#pragma GCC unroll 8
+    for (size_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (size_t v = 0; v < kVectors; ++v) f(r, v);
+    }
+  };
+  hn::Vec<decltype(d)> acc[kRows][kVectors];
+  each_chain([&](size_t r, size_t v) EBB_LAMBDA { acc[r][v] = start(r, v * lanes); });
+  for (size_t i = 0; i < links; ++i) {
+    const Link<T> at = link(i);
+    hn::Vec<decltype(d)> shared[kVectors];
+#pragma GCC unroll 8
+    for (size_t v = 0; v < kVectors; ++v) shared[v] = hn::LoadU(d, at.shared + v * lanes);
+    each_chain([&](size_t r, size_t v) EBB_LAMBDA {
+      const auto x = hn::LoadU(d, at.rows + r * row_step + v * lanes);
+      acc[r][v] = hn::MulAdd(x, shared[v], acc[r][v]);
+    });
+  }
+  each_chain([&](size_t r, size_t v)
+                 EBB_LAMBDA { hn::StoreU(acc[r][v], d, out + r * out_step + v * lanes); });
+}
+
+// f.operator()<vectors>(c) for channels from `first` on, two vectors at a time and then one. Gives
+// the channel from which on less than a vector is left.
+template <class T, class F>
+HWY_INLINE size_t each_vectors(size_t first, size_t last, F&& f) {
+  const size_t lanes = hn::Lanes(hn::ScalableTag<T>());
+  size_t c = first;
+  for (; c + 2 * lanes <= last; c += 2 * lanes) f.template operator()<2>(c);
+  for (; c + lanes <= last; c += lanes) f.template operator()<1>(c);
+  return c;
+}
+
 // out[c] = start[c] + Σ over the listed taps of src[c] * filter[c], for kVectors vectors of
 // channels of kPixels pixels.
 template <size_t kPixels, size_t kVectors, class T>
 HWY_INLINE void pixel_chains(const Pixels<T>& p, size_t c) {
   const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  hn::Vec<decltype(d)> acc[kPixels][kVectors];
-#pragma GCC unroll 8
-  for (size_t r = 0; r < kPixels; ++r) {
-#pragma GCC unroll 8
-    for (size_t v = 0; v < kVectors; ++v)
-      acc[r][v] = p.start != nullptr ? hn::LoadU(d, p.start + c + v * lanes) : hn::Zero(d);
-  }
-  for (size_t i = 0; i < p.taps; ++i) {
-    const T* from = p.src + p.seen[i].pixel + c;
-    const T* weight = p.filter + p.seen[i].weight + c;
-    hn::Vec<decltype(d)> w[kVectors];
-#pragma GCC unroll 8
-    for (size_t v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weight + v * lanes);
-#pragma GCC unroll 8
-    for (size_t r = 0; r < kPixels; ++r, from += p.src_step) {
-#pragma GCC unroll 8
-      for (size_t v = 0; v < kVectors; ++v)
-        acc[r][v] = hn::MulAdd(hn::LoadU(d, from + v * lanes), w[v], acc[r][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (size_t r = 0; r < kPixels; ++r) {
-#pragma GCC unroll 8
-    for (size_t v = 0; v < kVectors; ++v)
-      hn::StoreU(acc[r][v], d, p.out + r * p.out_step + c + v * lanes);
-  }
+  run_chains<kPixels, kVectors>(
+      p.taps, p.src_step,
+      [&](size_t, size_t o)
+          EBB_LAMBDA { return p.start != nullptr ? hn::LoadU(d, p.start + c + o) : hn::Zero(d); },
+      [&](size_t i) EBB_LAMBDA {
+        return Link<T>{p.src + p.seen[i].pixel + c, p.filter + p.seen[i].weight + c};
+      },
+      p.out + c, p.out_step);
 }
 
 // All channels of kPixels pixels.
 template <size_t kPixels, class T>
 HWY_NOINLINE void pixel_sums(const Pixels<T>& p, size_t channels) {
   const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  size_t c = 0;
-  for (; c + 2 * lanes <= channels; c += 2 * lanes) pixel_chains<kPixels, 2>(p, c);
-  for (; c + lanes <= channels; c += lanes) pixel_chains<kPixels, 1>(p, c);
+  const size_t c = each_vectors<T>(
+      0, channels, [&]<size_t V>(size_t at) EBB_LAMBDA { pixel_chains<kPixels, V>(p, at); });
   const size_t left = channels - c;
   for (size_t r = 0; r < kPixels && left != 0; ++r) {
     auto a = p.start != nullptr ? load_part(d, p.start + c, left) : hn::Zero(d);
@@ -252,43 +234,21 @@ struct TapRun {
 template <size_t kTaps, size_t kVectors, class T>
 HWY_INLINE void tap_chains(const TapRun<T>& t, size_t c) {
   const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  hn::Vec<decltype(d)> acc[kTaps][kVectors];
-#pragma GCC unroll 8
-  for (size_t k = 0; k < kTaps; ++k) {
-#pragma GCC unroll 8
-    for (size_t v = 0; v < kVectors; ++v)
-      acc[k][v] = hn::LoadU(d, t.sums + k * t.pitch + c + v * lanes);
-  }
-  const T* x = t.x + c;
-  const T* dy = t.dy + c;
-  for (size_t j = 0; j < t.count; ++j, x += t.x_step, dy += t.dy_step) {
-    hn::Vec<decltype(d)> slope[kVectors];
-#pragma GCC unroll 8
-    for (size_t v = 0; v < kVectors; ++v) slope[v] = hn::LoadU(d, dy + v * lanes);
-#pragma GCC unroll 8
-    for (size_t k = 0; k < kTaps; ++k) {
-#pragma GCC unroll 8
-      for (size_t v = 0; v < kVectors; ++v)
-        acc[k][v] = hn::MulAdd(hn::LoadU(d, x + k * t.tap_step + v * lanes), slope[v], acc[k][v]);
-    }
-  }
-#pragma GCC unroll 8
-  for (size_t k = 0; k < kTaps; ++k) {
-#pragma GCC unroll 8
-    for (size_t v = 0; v < kVectors; ++v)
-      hn::StoreU(acc[k][v], d, t.sums + k * t.pitch + c + v * lanes);
-  }
+  run_chains<kTaps, kVectors>(
+      t.count, t.tap_step,
+      [&](size_t k, size_t o) EBB_LAMBDA { return hn::LoadU(d, t.sums + k * t.pitch + c + o); },
+      [&](size_t j) EBB_LAMBDA {
+        return Link<T>{t.x + j * t.x_step + c, t.dy + j * t.dy_step + c};
+      },
+      t.sums + c, t.pitch);
 }
 
 // Channels [first, last) of the sums of kTaps taps.
 template <size_t kTaps, class T>
 HWY_NOINLINE void tap_sums(const TapRun<T>& t, size_t first, size_t last) {
   const hn::ScalableTag<T> d;
-  const size_t lanes = hn::Lanes(d);
-  size_t c = first;
-  for (; c + 2 * lanes <= last; c += 2 * lanes) tap_chains<kTaps, 2>(t, c);
-  for (; c + lanes <= last; c += lanes) tap_chains<kTaps, 1>(t, c);
+  const size_t c = each_vectors<T>(
+      first, last, [&]<size_t V>(size_t at) EBB_LAMBDA { tap_chains<kTaps, V>(t, at); });
   const size_t left = last - c;
   for (size_t k = 0; k < kTaps && left != 0; ++k) {
     auto a = hn::LoadU(d, t.sums + k * t.pitch + c);
@@ -404,22 +364,9 @@ void run_weight_grad(const DepthwisePlan& p, const T* x, const T* dy, T* dw, boo
   }
 }
 
-#define EBB_DEPTHWISE_FOR(T, suffix)                                                             \
-  void depthwise_forward_##suffix(const DepthwisePlan& p, const T* x, const T* w, const T* bias, \
-                                  T* y, std::byte* scratch) {                                    \
-    run_forward(p, x, w, bias, y, scratch);                                                      \
-  }                                                                                              \
-  void depthwise_input_grad_##suffix(const DepthwisePlan& p, const T* dy, const T* w, T* dx,     \
-                                     std::byte* scratch) {                                       \
-    run_input_grad(p, dy, w, dx, scratch);                                                       \
-  }                                                                                              \
-  void depthwise_weight_grad_##suffix(const DepthwisePlan& p, const T* x, const T* dy, T* dw,    \
-                                      bool accumulate, std::byte* scratch) {                     \
-    run_weight_grad(p, x, dy, dw, accumulate, scratch);                                          \
-  }
-EBB_DEPTHWISE_FOR(float, f32)
-EBB_DEPTHWISE_FOR(double, f64)
-#undef EBB_DEPTHWISE_FOR
+EBB_FLOAT_TARGETS(depthwise_forward, run_forward);
+EBB_FLOAT_TARGETS(depthwise_input_grad, run_input_grad);
+EBB_FLOAT_TARGETS(depthwise_weight_grad, run_weight_grad);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb::kernels::conv
@@ -428,44 +375,29 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(depthwise_forward_f32);
-HWY_EXPORT(depthwise_forward_f64);
-HWY_EXPORT(depthwise_input_grad_f32);
-HWY_EXPORT(depthwise_input_grad_f64);
-HWY_EXPORT(depthwise_weight_grad_f32);
-HWY_EXPORT(depthwise_weight_grad_f64);
+EBB_FLOAT_EXPORT(depthwise_forward);
+EBB_FLOAT_EXPORT(depthwise_input_grad);
+EBB_FLOAT_EXPORT(depthwise_weight_grad);
 
 template <class T>
 void depthwise(const Conv2dShape& s, const T* x, const T* w, const T* bias, T* y,
                std::span<std::byte> scratch) {
   const DepthwisePlan plan = plan_depthwise(s, sizeof(T));
-  if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(depthwise_forward_f32)(plan, x, w, bias, y, scratch.data());
-  } else {
-    HWY_DYNAMIC_DISPATCH(depthwise_forward_f64)(plan, x, w, bias, y, scratch.data());
-  }
+  EBB_FLOAT_DISPATCH(T, depthwise_forward)(plan, x, w, bias, y, scratch.data());
 }
 
 template <class T>
 void depthwise_input_grad(const Conv2dShape& s, const T* dy, const T* w, T* dx,
                           std::span<std::byte> scratch) {
   const DepthwisePlan plan = plan_depthwise(s, sizeof(T));
-  if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(depthwise_input_grad_f32)(plan, dy, w, dx, scratch.data());
-  } else {
-    HWY_DYNAMIC_DISPATCH(depthwise_input_grad_f64)(plan, dy, w, dx, scratch.data());
-  }
+  EBB_FLOAT_DISPATCH(T, depthwise_input_grad)(plan, dy, w, dx, scratch.data());
 }
 
 template <class T>
 void depthwise_weight_grad(const Conv2dShape& s, const T* x, const T* dy, T* dw, bool accumulate,
                            std::span<std::byte> scratch) {
   const DepthwisePlan plan = plan_depthwise(s, sizeof(T));
-  if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(depthwise_weight_grad_f32)(plan, x, dy, dw, accumulate, scratch.data());
-  } else {
-    HWY_DYNAMIC_DISPATCH(depthwise_weight_grad_f64)(plan, x, dy, dw, accumulate, scratch.data());
-  }
+  EBB_FLOAT_DISPATCH(T, depthwise_weight_grad)(plan, x, dy, dw, accumulate, scratch.data());
 }
 
 template <class T>

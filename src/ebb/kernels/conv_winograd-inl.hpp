@@ -18,7 +18,7 @@ namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using namespace ebb::kernels::HWY_NAMESPACE;  // rows
+using namespace ebb::kernels::HWY_NAMESPACE;  // rows, the register tile
 
 constexpr double kA = 0.75, kB = 1.5, kA2 = kA * kA, kB2 = kB * kB;
 // A filter's share at each point: one over the product of the point's distances from the others.

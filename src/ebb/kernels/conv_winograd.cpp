@@ -12,66 +12,15 @@
 #include "ebb/base/round.hpp"
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
+#include "ebb/kernels/conv_winograd_plan.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
-#ifndef EBB_KERNELS_CONV_WINOGRAD_PLAN_
-#define EBB_KERNELS_CONV_WINOGRAD_PLAN_
-namespace ebb::kernels::conv {
-
-constexpr std::size_t kPoints = WinogradTiles::kPoints, kSide = WinogradTiles::kSide;
-constexpr std::size_t kTilesAtATime = 48;
-constexpr std::size_t kPointsBytes = 1 << 20;  // of a block of tiles at its points, or this part
-constexpr std::size_t kFilterParts = 16;       // of the filters, all of which a block reads
-constexpr std::size_t kRows = 6;               // of a register tile
-constexpr std::size_t kPanelsAtATime = 4;
-constexpr std::size_t kPanelBytes = 128;  // the widest: two vectors of 64 bytes
-constexpr std::size_t kChain = 256;       // of a sum over channels, at a stretch
-
-// Scratch: the filters at their points, a pixel of zeros; then for each thread a block of tiles at
-// their points, and the products of some panels.
-struct WinogradPlan {
-  Correlation c;
-  WinogradTiles of_image;
-  std::size_t block;        // tiles at a time
-  std::size_t width;        // of a source pixel, whole cache lines
-  std::size_t point, made;  // elements from one point to the next: of tiles, of products
-  std::size_t filter_bytes, zero_bytes, point_bytes, thread_bytes, total_bytes;
-
-  std::size_t tiles() const { return c.images * of_image.count(); }
-};
-
-inline WinogradPlan plan_winograd(const Correlation& c, std::size_t element_bytes) {
-  WinogradPlan p{.c = c, .of_image = WinogradTiles(c)};
-  const std::size_t line = 64 / element_bytes, panel = kPanelBytes / element_bytes;
-  p.width = round_up(c.src_channels, line);
-  p.filter_bytes = kPoints * c.src_channels * round_up(c.dst_channels, panel) * element_bytes;
-  const std::size_t fit =
-      std::max(kPointsBytes, p.filter_bytes / kFilterParts) / (kPoints * p.width * element_bytes);
-  const std::size_t most = std::max<std::size_t>(1, std::min(fit, kTilesAtATime) / kRows) * kRows;
-  const auto threads = static_cast<std::size_t>(pool::threads());
-  const std::size_t each = ceil_div(p.tiles(), threads * most);  // blocks a thread
-  p.block = round_up(ceil_div(p.tiles(), threads * each), kRows);
-  // A line more than the tiles take: 36 of them side by side must not meet in one set of the cache.
-  p.point = p.block * p.width + line;
-  p.made = p.block * kPanelsAtATime * panel + line;
-  p.zero_bytes = p.width * element_bytes;
-  p.point_bytes = kPoints * p.point * element_bytes;
-  p.thread_bytes = p.point_bytes + kPoints * p.made * element_bytes;
-  p.total_bytes = p.filter_bytes + p.zero_bytes + threads * p.thread_bytes;
-  return p;
-}
-
-}  // namespace ebb::kernels::conv
-#endif  // EBB_KERNELS_CONV_WINOGRAD_PLAN_
-
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using namespace ebb::kernels::HWY_NAMESPACE;  // the register tile
 
 // The filters of one panel of dst channels: to[point][src channel][lane].
 template <class T>
@@ -219,14 +168,7 @@ void run_winograd(const WinogradPlan& p, const CorrelationWeights& at, const T* 
   });
 }
 
-void winograd_f32(const WinogradPlan& p, const CorrelationWeights& at, const float* src,
-                  const float* w, const float* bias, float* dst, std::byte* scratch) {
-  run_winograd(p, at, src, w, bias, dst, scratch);
-}
-void winograd_f64(const WinogradPlan& p, const CorrelationWeights& at, const double* src,
-                  const double* w, const double* bias, double* dst, std::byte* scratch) {
-  run_winograd(p, at, src, w, bias, dst, scratch);
-}
+EBB_FLOAT_TARGETS(winograd, run_winograd);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb::kernels::conv
@@ -235,8 +177,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(winograd_f32);
-HWY_EXPORT(winograd_f64);
+EBB_FLOAT_EXPORT(winograd);
 
 bool by_winograd(const Correlation& c) {
   const bool kind = c.groups == 1 && c.taps_h == 3 && c.taps_w == 3 && c.stride_h == 1 &&
@@ -265,11 +206,7 @@ void winograd(const Correlation& c, const CorrelationWeights& at, const T* src, 
               const T* bias, T* dst, std::span<std::byte> scratch) {
   if (c.images == 0) return;
   const WinogradPlan plan = plan_winograd(c, sizeof(T));
-  if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(winograd_f32)(plan, at, src, w, bias, dst, scratch.data());
-  } else {
-    HWY_DYNAMIC_DISPATCH(winograd_f64)(plan, at, src, w, bias, dst, scratch.data());
-  }
+  EBB_FLOAT_DISPATCH(T, winograd)(plan, at, src, w, bias, dst, scratch.data());
 }
 
 template <class T>

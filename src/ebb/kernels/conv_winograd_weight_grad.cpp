@@ -11,66 +11,16 @@
 #include "ebb/kernels/conv_block.hpp"
 #include "ebb/kernels/conv_winograd-inl.hpp"
 #include "ebb/kernels/conv_winograd.hpp"
+#include "ebb/kernels/conv_winograd_plan.hpp"
 #include "ebb/kernels/copy.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/rows-inl.hpp"
 #include "ebb/kernels/tile-inl.hpp"
 
-#ifndef EBB_KERNELS_CONV_WINOGRAD_WEIGHT_GRAD_PLAN_
-#define EBB_KERNELS_CONV_WINOGRAD_WEIGHT_GRAD_PLAN_
-namespace ebb::kernels::conv {
-
-constexpr std::size_t kPoints = WinogradTiles::kPoints, kSide = WinogradTiles::kSide;
-constexpr std::size_t kMostTiles = 64;         // of a run, which is brought back as one
-constexpr std::size_t kGroupBytes = 3 << 20;   // of runs at their points, at a time
-constexpr std::size_t kOuts = 24, kLines = 2;  // of a block of products: rows, cache lines
-constexpr std::size_t kSlack = 128;            // a register tile may read beyond the last pixel
-
-// Scratch: a pixel of zeros; a group of runs at their points, tiles and gradients; then for each
-// thread a block of products.
-struct WinogradGradPlan {
-  Correlation c;
-  WinogradTiles of_image;
-  std::size_t run, runs;             // tiles of a run, runs of an image
-  std::size_t group;                 // runs at a time
-  std::size_t src_width, dst_width;  // of pixels, whole cache lines
-  std::size_t src_point, dst_point;  // elements from one point to the next
-  std::size_t block, made;           // src channels of a block; elements from one point to the next
-  std::size_t zero_bytes, src_bytes, dst_bytes, thread_bytes, total_bytes;
-};
-
-inline WinogradGradPlan plan_winograd_grad(const Correlation& c, std::size_t element_bytes) {
-  WinogradGradPlan p{.c = c, .of_image = WinogradTiles(c)};
-  const std::size_t tiles = p.of_image.count(), line = 64 / element_bytes;
-  p.runs = ceil_div(tiles, kMostTiles);
-  p.run = ceil_div(tiles, p.runs);
-  p.src_width = round_up(c.src_channels, line);
-  p.dst_width = round_up(c.dst_channels, line);
-  // A line more than the tiles take: 36 of them side by side must not meet in one set of the cache.
-  p.src_point = p.run * p.src_width + line;
-  p.dst_point = p.run * p.dst_width + line;
-  const std::size_t run_bytes = kPoints * (p.src_point + p.dst_point) * element_bytes;
-  p.group = std::clamp<std::size_t>(kGroupBytes / run_bytes, 1, c.images * p.runs);
-  p.block = kLines * line;
-  p.made = kOuts * p.block + line;
-  p.zero_bytes = std::max(p.src_width, p.dst_width) * element_bytes;
-  p.src_bytes = p.group * kPoints * p.src_point * element_bytes + kSlack;
-  p.dst_bytes = p.group * kPoints * p.dst_point * element_bytes;
-  p.thread_bytes = kPoints * p.made * element_bytes;
-  p.total_bytes = p.zero_bytes + p.src_bytes + p.dst_bytes +
-                  static_cast<std::size_t>(pool::threads()) * p.thread_bytes;
-  return p;
-}
-
-}  // namespace ebb::kernels::conv
-#endif  // EBB_KERNELS_CONV_WINOGRAD_WEIGHT_GRAD_PLAN_
-
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::conv {
 namespace HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using namespace ebb::kernels::HWY_NAMESPACE;  // the register tile
 
 template <class T>
 struct WinogradGradScratch {
@@ -150,7 +100,7 @@ void grad_block(const WinogradGradPlan& p, size_t first, size_t runs, size_t blo
         both_ways<6, 3>(
             d,
             [&](int row, int col) EBB_LAMBDA {
-              const auto point = static_cast<size_t>(row * 6 + col);
+              const auto point = static_cast<size_t>(row) * 6 + static_cast<size_t>(col);
               return hn::LoadU(d, from.products + point * p.made + o * p.block + i);
             },
             TapsFromPoints(),
@@ -183,14 +133,7 @@ void run_winograd_grad(const WinogradGradPlan& p, const T* src, const T* ddst, T
   }
 }
 
-void winograd_grad_f32(const WinogradGradPlan& p, const float* src, const float* ddst, float* dw,
-                       std::byte* scratch) {
-  run_winograd_grad(p, src, ddst, dw, scratch);
-}
-void winograd_grad_f64(const WinogradGradPlan& p, const double* src, const double* ddst, double* dw,
-                       std::byte* scratch) {
-  run_winograd_grad(p, src, ddst, dw, scratch);
-}
+EBB_FLOAT_TARGETS(winograd_grad, run_winograd_grad);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb::kernels::conv
@@ -199,8 +142,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels::conv {
 
-HWY_EXPORT(winograd_grad_f32);
-HWY_EXPORT(winograd_grad_f64);
+EBB_FLOAT_EXPORT(winograd_grad);
 
 WinogradWork WinogradWork::weight_grad(const Correlation& c) {
   // Short sums and ways across memory; and what takes as long as a filter's way back.
@@ -217,11 +159,7 @@ void winograd_weight_grad(const Correlation& c, const T* src, const T* ddst, T* 
   if (!accumulate) zero_bytes(dw, c.dst_channels * c.chain() * sizeof(T));
   if (c.images == 0) return;
   const WinogradGradPlan plan = plan_winograd_grad(c, sizeof(T));
-  if constexpr (sizeof(T) == sizeof(float)) {
-    HWY_DYNAMIC_DISPATCH(winograd_grad_f32)(plan, src, ddst, dw, scratch.data());
-  } else {
-    HWY_DYNAMIC_DISPATCH(winograd_grad_f64)(plan, src, ddst, dw, scratch.data());
-  }
+  EBB_FLOAT_DISPATCH(T, winograd_grad)(plan, src, ddst, dw, scratch.data());
 }
 
 template <class T>

@@ -12,10 +12,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <type_traits>
 
 #include "ebb/kernels/convert-inl.hpp"
+#include "ebb/kernels/element.hpp"
 #include "ebb/kernels/lambda-inl.hpp"
 #include "ebb/kernels/partial-inl.hpp"
 #include "ebb/kernels/wide-inl.hpp"
@@ -25,6 +27,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE::map {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// f(static_cast<T*>(nullptr)), T that of Types which the element is: one of them.
+template <class... Types, class F>
+HWY_INLINE void with_element(Element element, F&& f) {
+  const bool found =
+      ((element == element_of<Types>() && (f(static_cast<Types*>(nullptr)), true)) || ...);
+  if (!found) std::abort();
+}
 
 template <class T>
 inline constexpr bool kIsHalf = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;

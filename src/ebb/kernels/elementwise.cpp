@@ -163,22 +163,7 @@ void unary_range(Element element, Unary op, const void* x, void* y, std::size_t 
       unary_row<T>(op, from, to, end - begin, stream, scalars);
     }
   };
-  switch (element) {
-    case Element::f32:
-      return row(static_cast<float*>(nullptr));
-    case Element::f64:
-      return row(static_cast<double*>(nullptr));
-    case Element::bf16:
-      return row(static_cast<bf16*>(nullptr));
-    case Element::f16:
-      return row(static_cast<f16*>(nullptr));
-    case Element::i32:
-      return row(static_cast<std::int32_t*>(nullptr));
-    case Element::i64:
-      return row(static_cast<std::int64_t*>(nullptr));
-    default:
-      std::abort();
-  }
+  map::with_element<float, double, bf16, f16, std::int32_t, std::int64_t>(element, row);
 }
 
 }  // namespace

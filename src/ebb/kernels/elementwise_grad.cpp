@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <limits>
 #include <type_traits>
 
@@ -78,18 +77,7 @@ void unary_grad_range(Element element, UnaryGrad op, const void* saved, const vo
       unary_grad_row<T>(op, s, g, to, end - begin, stream, scalars);
     }
   };
-  switch (element) {
-    case Element::f32:
-      return row(static_cast<float*>(nullptr));
-    case Element::f64:
-      return row(static_cast<double*>(nullptr));
-    case Element::bf16:
-      return row(static_cast<bf16*>(nullptr));
-    case Element::f16:
-      return row(static_cast<f16*>(nullptr));
-    default:
-      std::abort();
-  }
+  map::with_element<float, double, bf16, f16>(element, row);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/linear_cross_entropy.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -80,19 +81,9 @@ void gradient_of(T* x, std::size_t n, const LinearRow<T>& row, T upstream, T spr
   walk_wide<T>(n, stage);
 }
 
-#define EBB_LINEAR_ROWS(T, suffix)                                                             \
-  void add_##suffix(const T* x, std::size_t n, bool totals, LinearRow<T>& row) {               \
-    add_classes(x, n, totals, row);                                                            \
-  }                                                                                            \
-  T loss_##suffix(const LinearRow<T>& row, std::size_t classes, T smoothing) {                 \
-    return loss_of(row, classes, smoothing);                                                   \
-  }                                                                                            \
-  void gradient_##suffix(T* x, std::size_t n, const LinearRow<T>& row, T upstream, T spread) { \
-    gradient_of(x, n, row, upstream, spread);                                                  \
-  }
-EBB_LINEAR_ROWS(float, f32)
-EBB_LINEAR_ROWS(double, f64)
-#undef EBB_LINEAR_ROWS
+EBB_FLOAT_TARGETS(add, add_classes);
+EBB_FLOAT_TARGETS(loss, loss_of);
+EBB_FLOAT_TARGETS(gradient, gradient_of);
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -111,19 +102,17 @@ void choose_target() {
 
 }  // namespace
 
-#define EBB_LINEAR_DISPATCH(T, suffix)                                               \
-  HWY_EXPORT(add_##suffix);                                                          \
-  HWY_EXPORT(loss_##suffix);                                                         \
-  HWY_EXPORT(gradient_##suffix);                                                     \
-  template <>                                                                        \
-  LinearRowFunctions<T> linear_row_functions() {                                     \
-    choose_target();                                                                 \
-    return {HWY_DYNAMIC_DISPATCH(add_##suffix), HWY_DYNAMIC_DISPATCH(loss_##suffix), \
-            HWY_DYNAMIC_DISPATCH(gradient_##suffix)};                                \
-  }
-EBB_LINEAR_DISPATCH(float, f32)
-EBB_LINEAR_DISPATCH(double, f64)
-#undef EBB_LINEAR_DISPATCH
+EBB_FLOAT_EXPORT(add);
+EBB_FLOAT_EXPORT(loss);
+EBB_FLOAT_EXPORT(gradient);
+
+template <class T>
+LinearRowFunctions<T> linear_row_functions() {
+  choose_target();
+  return {EBB_FLOAT_DISPATCH(T, add), EBB_FLOAT_DISPATCH(T, loss), EBB_FLOAT_DISPATCH(T, gradient)};
+}
+template LinearRowFunctions<float> linear_row_functions();
+template LinearRowFunctions<double> linear_row_functions();
 
 }  // namespace ebb::kernels
 #endif

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/grain.hpp"
 #include "ebb/kernels/loss.hpp"
 
@@ -109,18 +110,8 @@ void any_loss_gradients(const ElementLoss& loss, const T* x, const T* t, std::si
   });
 }
 
-#define EBB_LOSS_TARGETS(T, suffix)                                                             \
-  void element_loss_##suffix(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, \
-                             std::size_t n, T* losses) {                                        \
-    any_loss_rows(loss, x, t, rows, n, losses);                                                 \
-  }                                                                                             \
-  void element_gradient_##suffix(const ElementLoss& loss, const T* x, const T* t,               \
-                                 std::size_t size, T upstream, T* dx) {                         \
-    any_loss_gradients(loss, x, t, size, upstream, dx);                                         \
-  }
-EBB_LOSS_TARGETS(float, f32)
-EBB_LOSS_TARGETS(double, f64)
-#undef EBB_LOSS_TARGETS
+EBB_FLOAT_TARGETS(element_loss, any_loss_rows);
+EBB_FLOAT_TARGETS(element_gradient, any_loss_gradients);
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -130,20 +121,8 @@ HWY_AFTER_NAMESPACE();
 namespace ebb::kernels {
 namespace {
 
-#define EBB_LOSS_DISPATCH(T, suffix)                                                               \
-  HWY_EXPORT(element_loss_##suffix);                                                               \
-  HWY_EXPORT(element_gradient_##suffix);                                                           \
-  void loss_part(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, std::size_t n, \
-                 T* losses) {                                                                      \
-    HWY_DYNAMIC_DISPATCH(element_loss_##suffix)(loss, x, t, rows, n, losses);                      \
-  }                                                                                                \
-  void gradient_part(const ElementLoss& loss, const T* x, const T* t, std::size_t size,            \
-                     T upstream, T* dx) {                                                          \
-    HWY_DYNAMIC_DISPATCH(element_gradient_##suffix)(loss, x, t, size, upstream, dx);               \
-  }
-EBB_LOSS_DISPATCH(float, f32)
-EBB_LOSS_DISPATCH(double, f64)
-#undef EBB_LOSS_DISPATCH
+EBB_FLOAT_EXPORT(element_loss);
+EBB_FLOAT_EXPORT(element_gradient);
 
 template <class T>
 std::size_t element_cost(const ElementLoss& loss) {
@@ -157,10 +136,11 @@ template <class T>
 void element_loss(const ElementLoss& loss, const T* x, const T* t, std::size_t rows, std::size_t n,
                   T* sum, std::span<std::byte> scratch) {
   auto* losses = reinterpret_cast<T*>(scratch.data());
-  pool::parallel_for(
-      rows, grain_for(n * element_cost<T>(loss)), [&](std::size_t begin, std::size_t end) {
-        loss_part(loss, x + begin * n, t + begin * n, end - begin, n, losses + begin);
-      });
+  pool::parallel_for(rows, grain_for(n * element_cost<T>(loss)),
+                     [&](std::size_t begin, std::size_t end) {
+                       EBB_FLOAT_DISPATCH(T, element_loss)
+                       (loss, x + begin * n, t + begin * n, end - begin, n, losses + begin);
+                     });
   for (std::size_t row = 0; row < rows; ++row) *sum += losses[row];
 }
 
@@ -169,7 +149,8 @@ void element_loss_backward(const ElementLoss& loss, const T* x, const T* t, std:
                            T upstream, T* dx) {
   pool::parallel_for(size, grain_for(element_cost<T>(loss)),
                      [&](std::size_t begin, std::size_t end) {
-                       gradient_part(loss, x + begin, t + begin, end - begin, upstream, dx + begin);
+                       EBB_FLOAT_DISPATCH(T, element_gradient)
+                       (loss, x + begin, t + begin, end - begin, upstream, dx + begin);
                      });
 }
 

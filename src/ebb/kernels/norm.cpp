@@ -5,6 +5,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/kernels/grain.hpp"
+#include "ebb/kernels/norm_arrays.hpp"
 #include "ebb/kernels/turns.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,36 +14,6 @@
 #include "hwy/highway.h"
 
 #include "ebb/kernels/rows-inl.hpp"
-
-#ifndef EBB_KERNELS_NORM_ONCE_
-#define EBB_KERNELS_NORM_ONCE_
-namespace ebb::kernels {
-namespace {
-
-template <class T>
-struct RowStats {
-  T mean, rstd;  // mean is 0 for rms_norm
-};
-constexpr std::size_t kMostRows = 256;  // whose statistics wait on the stack
-
-template <class T>
-struct NormArrays {
-  const T* x = nullptr;       // (rows, n)
-  const T* weight = nullptr;  // (n)
-  const T* bias = nullptr;    // (n)
-  const T* dy = nullptr;      // (rows, n)
-  T* out = nullptr;           // y or dx, (rows, n)
-  T* dweight = nullptr;       // (n)
-  T* dbias = nullptr;         // (n)
-  std::size_t n = 0;
-  T eps = 0;
-  bool centered = false;  // layer_norm
-  bool stream = false;
-};
-
-}  // namespace
-}  // namespace ebb::kernels
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
@@ -350,52 +321,46 @@ void norm_backward(NormArrays<T> a, std::size_t rows) {
   });
 }
 
+template <class T>
+NormArrays<T> arrays_of(const T* x, const T* weight, T* out, std::size_t n, double eps,
+                        bool centered) {
+  return {.x = x,
+          .weight = weight,
+          .out = out,
+          .n = n,
+          .eps = static_cast<T>(eps),
+          .centered = centered};
+}
+
 }  // namespace
 
 template <class T>
 void layer_norm(const T* x, const T* weight, const T* bias, T* y, std::size_t rows, std::size_t n,
                 double eps) {
-  norm_forward<T>({.x = x,
-                   .weight = weight,
-                   .bias = bias,
-                   .out = y,
-                   .n = n,
-                   .eps = static_cast<T>(eps),
-                   .centered = true},
-                  rows);
+  NormArrays<T> a = arrays_of(x, weight, y, n, eps, true);
+  a.bias = bias;
+  norm_forward(a, rows);
 }
 
 template <class T>
 void rms_norm(const T* x, const T* weight, T* y, std::size_t rows, std::size_t n, double eps) {
-  norm_forward<T>({.x = x, .weight = weight, .out = y, .n = n, .eps = static_cast<T>(eps)}, rows);
+  norm_forward(arrays_of(x, weight, y, n, eps, false), rows);
 }
 
 template <class T>
 void layer_norm_backward(const T* x, const T* weight, const T* dy, T* dx, T* dweight, T* dbias,
                          std::size_t rows, std::size_t n, double eps) {
-  norm_backward<T>({.x = x,
-                    .weight = weight,
-                    .dy = dy,
-                    .out = dx,
-                    .dweight = dweight,
-                    .dbias = dbias,
-                    .n = n,
-                    .eps = static_cast<T>(eps),
-                    .centered = true},
-                   rows);
+  NormArrays<T> a = arrays_of(x, weight, dx, n, eps, true);
+  a.dy = dy, a.dweight = dweight, a.dbias = dbias;
+  norm_backward(a, rows);
 }
 
 template <class T>
 void rms_norm_backward(const T* x, const T* weight, const T* dy, T* dx, T* dweight,
                        std::size_t rows, std::size_t n, double eps) {
-  norm_backward<T>({.x = x,
-                    .weight = weight,
-                    .dy = dy,
-                    .out = dx,
-                    .dweight = dweight,
-                    .n = n,
-                    .eps = static_cast<T>(eps)},
-                   rows);
+  NormArrays<T> a = arrays_of(x, weight, dx, n, eps, false);
+  a.dy = dy, a.dweight = dweight;
+  norm_backward(a, rows);
 }
 
 #define EBB_NORM(T)                                                                               \

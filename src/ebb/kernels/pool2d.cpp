@@ -10,6 +10,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/partial-inl.hpp"
 
 #ifndef EBB_KERNELS_POOL2D_WINDOW_
@@ -235,48 +236,28 @@ void avg_grad_rows(const Pool2dShape& s, const T* dy, T* dx, bool count_padding,
   }
 }
 
-#define EBB_POOL2D_FOR(T, suffix)                                                                  \
-  void max_rows_##suffix(const Pool2dShape& s, const T* x, T* y, size_t begin, size_t end) {       \
-    max_rows(s, x, y, begin, end);                                                                 \
-  }                                                                                                \
-  void pick_rows_##suffix(const Pool2dShape& s, const T* x, const T* v, T* y, size_t begin,        \
-                          size_t end) {                                                            \
-    pick_rows(s, x, v, y, begin, end);                                                             \
-  }                                                                                                \
-  void max_grad_image_##suffix(const Pool2dShape& s, const T* x, const T* dy, T* dx, size_t n,     \
-                               size_t first, size_t last) {                                        \
-    max_grad_image(s, x, dy, dx, n, first, last);                                                  \
-  }                                                                                                \
-  void avg_rows_##suffix(const Pool2dShape& s, const T* x, T* y, bool count_padding, size_t begin, \
-                         size_t end) {                                                             \
-    avg_rows(s, x, y, count_padding, begin, end);                                                  \
-  }                                                                                                \
-  void avg_grad_rows_##suffix(const Pool2dShape& s, const T* dy, T* dx, bool count_padding,        \
-                              size_t begin, size_t end) {                                          \
-    avg_grad_rows(s, dy, dx, count_padding, begin, end);                                           \
-  }
-EBB_POOL2D_FOR(float, f32)
-EBB_POOL2D_FOR(double, f64)
-#undef EBB_POOL2D_FOR
-
 }  // namespace HWY_NAMESPACE
 }  // namespace ebb::kernels::pooling
+
+// Where they are called from: compiled for one target alone, a call is by the name in that target's space.
+namespace ebb::kernels::HWY_NAMESPACE {
+EBB_FLOAT_TARGETS(pool_max_rows, pooling::HWY_NAMESPACE::max_rows);
+EBB_FLOAT_TARGETS(pool_pick_rows, pooling::HWY_NAMESPACE::pick_rows);
+EBB_FLOAT_TARGETS(pool_max_grad_image, pooling::HWY_NAMESPACE::max_grad_image);
+EBB_FLOAT_TARGETS(pool_avg_rows, pooling::HWY_NAMESPACE::avg_rows);
+EBB_FLOAT_TARGETS(pool_avg_grad_rows, pooling::HWY_NAMESPACE::avg_grad_rows);
+}  // namespace ebb::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace ebb::kernels {
-namespace pooling {
+EBB_FLOAT_EXPORT(pool_max_rows);
+EBB_FLOAT_EXPORT(pool_pick_rows);
+EBB_FLOAT_EXPORT(pool_max_grad_image);
+EBB_FLOAT_EXPORT(pool_avg_rows);
+EBB_FLOAT_EXPORT(pool_avg_grad_rows);
 
-HWY_EXPORT(max_rows_f32);
-HWY_EXPORT(max_rows_f64);
-HWY_EXPORT(pick_rows_f32);
-HWY_EXPORT(pick_rows_f64);
-HWY_EXPORT(max_grad_image_f32);
-HWY_EXPORT(max_grad_image_f64);
-HWY_EXPORT(avg_rows_f32);
-HWY_EXPORT(avg_rows_f64);
-HWY_EXPORT(avg_grad_rows_f32);
-HWY_EXPORT(avg_grad_rows_f64);
+namespace pooling {
 
 std::size_t places(std::size_t in, std::size_t before, std::size_t after, std::size_t window,
                    std::size_t stride) {
@@ -291,14 +272,6 @@ std::size_t out_row(const Pool2dShape& s) {
 
 }  // namespace pooling
 
-// The vector code for the element type.
-#define EBB_POOL2D_CALL(name, ...)                          \
-  if constexpr (sizeof(T) == sizeof(float)) {               \
-    HWY_DYNAMIC_DISPATCH(pooling::name##_f32)(__VA_ARGS__); \
-  } else {                                                  \
-    HWY_DYNAMIC_DISPATCH(pooling::name##_f64)(__VA_ARGS__); \
-  }
-
 std::size_t Pool2dShape::out_h() const {
   return pooling::places(in_h, pad_top, pad_bottom, window_h, stride_h);
 }
@@ -308,16 +281,18 @@ std::size_t Pool2dShape::out_w() const {
 
 template <class T>
 void max_pool2d(const Pool2dShape& s, const T* x, T* y) {
-  pool::parallel_for(
-      s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
-      [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(max_rows, s, x, y, b, e) });
+  pool::parallel_for(s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
+                     [&](std::size_t b, std::size_t e) {
+                       EBB_FLOAT_DISPATCH(T, pool_max_rows)(s, x, y, b, e);
+                     });
 }
 
 template <class T>
 void max_pool2d_pick(const Pool2dShape& s, const T* x, const T* v, T* y) {
-  pool::parallel_for(
-      s.batch * s.out_h(), pooling::row_grain(2 * pooling::out_row(s)),
-      [&](std::size_t b, std::size_t e) { EBB_POOL2D_CALL(pick_rows, s, x, v, y, b, e) });
+  pool::parallel_for(s.batch * s.out_h(), pooling::row_grain(2 * pooling::out_row(s)),
+                     [&](std::size_t b, std::size_t e) {
+                       EBB_FLOAT_DISPATCH(T, pool_pick_rows)(s, x, v, y, b, e);
+                     });
 }
 
 template <class T>
@@ -333,7 +308,7 @@ void max_pool2d_grad(const Pool2dShape& s, const T* x, const T* dy, T* dx) {
     for (std::size_t u = b; u < e; ++u) {
       const std::size_t part = u % parts, first = part * lines / parts * line;
       const std::size_t last = std::min(s.channels, (part + 1) * lines / parts * line);
-      EBB_POOL2D_CALL(max_grad_image, s, x, dy, dx, u / parts, first, last)
+      EBB_FLOAT_DISPATCH(T, pool_max_grad_image)(s, x, dy, dx, u / parts, first, last);
     }
   });
 }
@@ -342,7 +317,7 @@ template <class T>
 void avg_pool2d(const Pool2dShape& s, const T* x, T* y, bool count_padding) {
   pool::parallel_for(s.batch * s.out_h(), pooling::row_grain(pooling::out_row(s)),
                      [&](std::size_t b, std::size_t e) {
-                       EBB_POOL2D_CALL(avg_rows, s, x, y, count_padding, b, e)
+                       EBB_FLOAT_DISPATCH(T, pool_avg_rows)(s, x, y, count_padding, b, e);
                      });
 }
 
@@ -350,7 +325,7 @@ template <class T>
 void avg_pool2d_grad(const Pool2dShape& s, const T* dy, T* dx, bool count_padding) {
   const std::size_t row = s.in_w * s.channels * 4;
   pool::parallel_for(s.batch * s.in_h, pooling::row_grain(row), [&](std::size_t b, std::size_t e) {
-    EBB_POOL2D_CALL(avg_grad_rows, s, dy, dx, count_padding, b, e)
+    EBB_FLOAT_DISPATCH(T, pool_avg_grad_rows)(s, dy, dx, count_padding, b, e);
   });
 }
 
@@ -363,7 +338,6 @@ void avg_pool2d_grad(const Pool2dShape& s, const T* dy, T* dx, bool count_paddin
 EBB_POOL2D_FOR(float);
 EBB_POOL2D_FOR(double);
 #undef EBB_POOL2D_FOR
-#undef EBB_POOL2D_CALL
 
 }  // namespace ebb::kernels
 #endif  // HWY_ONCE

@@ -14,8 +14,10 @@
 #define EBB_KERNELS_RECURRENT_INL_HPP_
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
@@ -157,27 +159,75 @@ void each_block(const recurrent::Blocks& blocks, Block&& block) {
   });
 }
 
-// A call: the weight is packed to where the scratch begins, then come the blocks.
-template <int G, class T, class Block>
-void run_forward(const Recurrence& over, const recurrent::Layout& layout, const T* weight,
-                 T* scratch, Block&& block) {
-  const std::size_t n = over.hidden, lanes = hn::Lanes(RowTag<T>());
-  pool::parallel_for(ceil_div(n, lanes), pack_grain(G * n * lanes),
-                     [&](std::size_t begin, std::size_t end) {
-                       pack_forward<G, T>(weight, n, scratch, begin, end);
-                     });
-  each_block(layout.blocks, block);
+// h of rows [row, row + rows) of a state (batch, stride) to `to`, rows `pitch` apart; zeros where there
+// is no state.
+template <class T>
+HWY_INLINE void take_rows(const T* state, std::size_t stride, std::size_t row, std::size_t rows,
+                          std::size_t hidden, T* to, std::size_t pitch) {
+  std::fill(to, to + rows * pitch, T(0));
+  for (std::size_t r = 0; state && r < rows; ++r) {
+    const T* from = state + (row + r) * stride;
+    std::copy(from, from + hidden, to + r * pitch);
+  }
+}
+// The way back.
+template <class T>
+HWY_INLINE void give_rows(const T* from, std::size_t pitch, std::size_t row, std::size_t rows,
+                          std::size_t hidden, T* state, std::size_t stride) {
+  for (std::size_t r = 0; r < rows; ++r)
+    std::copy(from + r * pitch, from + r * pitch + hidden, state + (row + r) * stride);
 }
 
-template <int G, class T, class Block>
-void run_back(const Recurrence& over, const recurrent::Layout& layout, const T* weight, T* scratch,
-              Block&& block) {
-  const std::size_t n = over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
+// A block of rows through all steps, from the h in own.first on: panel(step, h now, h next, u, amount)
+// makes the next h of a vector of units. Gives the last h.
+template <class T, class Panel>
+HWY_INLINE const T* all_steps(const Recurrence& over, const recurrent::Own<T>& own, Panel&& panel) {
+  T *now = own.first, *next = own.second;
+  for (std::size_t step = 0; step < over.steps; ++step) {
+    each_units<T>(over.hidden, [&](std::size_t u, auto amount)
+                                   EBB_LAMBDA { panel(step, now, next, u, amount); });
+    std::swap(now, next);
+  }
+  return now;
+}
+
+// One step of a block for a vector of units: start(at, made) puts down where the chains of a row's G
+// gates start, units(r, at, made) makes of the chains what the row keeps. `at` counts (batch, steps).
+template <int G, class T, class Start, class Units>
+HWY_INLINE void make_panel(const Recurrence& over, const T* panel, std::size_t row,
+                           std::size_t rows, std::size_t time, const T* h_now, T* made,
+                           std::size_t pitch, Start&& start, Units&& units) {
+  const std::size_t n = over.hidden, width = G * hn::Lanes(RowTag<T>());
+  const std::size_t first = row * over.steps + time;
+  for (std::size_t r = 0; r < rows; ++r) start(first + r * over.steps, made + r * width);
+  product<G, T>(rows, 0, n, n, h_now, pitch, panel, made, width);
+  for (std::size_t r = 0; r < rows; ++r) units(r, first + r * over.steps, made + r * width);
+}
+
+// A call, its blocks of rows by block(call, layout, scratch, row, rows): the weight is packed to where
+// the scratch begins, then come the blocks.
+template <int G, class T, class Call, class Block>
+void run_forward(const Call& call, T* scratch, Block&& block) {
+  const recurrent::Layout layout(call.over, G);
+  const std::size_t n = call.over.hidden, lanes = hn::Lanes(RowTag<T>());
+  pool::parallel_for(ceil_div(n, lanes), pack_grain(G * n * lanes),
+                     [&](std::size_t begin, std::size_t end) {
+                       pack_forward<G, T>(call.weight, n, scratch, begin, end);
+                     });
+  each_block(layout.blocks,
+             [&](std::size_t row, std::size_t rows) { block(call, layout, scratch, row, rows); });
+}
+
+template <int G, class T, class Call, class Block>
+void run_back(const Call& call, T* scratch, Block&& block) {
+  const recurrent::Layout layout(call.over, G);
+  const std::size_t n = call.over.hidden, width = kBackVectors * hn::Lanes(RowTag<T>());
   pool::parallel_for(ceil_div(n, width), pack_grain(G * n * width),
                      [&](std::size_t begin, std::size_t end) {
-                       pack_backward<T>(weight, G * n, n, scratch, begin, end);
+                       pack_backward<T>(call.weight, G * n, n, scratch, begin, end);
                      });
-  each_block(layout.blocks, block);
+  each_block(layout.blocks,
+             [&](std::size_t row, std::size_t rows) { block(call, layout, scratch, row, rows); });
 }
 
 }  // namespace

@@ -70,55 +70,36 @@ HWY_INLINE void start_gates(const T* from, std::size_t hidden, const T* bias_n, 
     hwy::Prefetch(from + g * hidden + kLinesAhead * 64 / sizeof(T));
 }
 
-template <class T, class Amount>
-HWY_INLINE void forward_panel(const Gru<T>& call, const T* panel, std::size_t row, std::size_t rows,
-                              std::size_t step, const T* h_now, T* h_next, const Own<T>& own,
-                              std::size_t pitch, std::size_t u, Amount amount) {
-  const Recurrence& over = call.over;
-  const std::size_t n = over.hidden, width = kGates * hn::Lanes(RowTag<T>());
-  const std::size_t time = Steps(over).time(step);
-  for (std::size_t r = 0; r < rows; ++r) {
-    start_gates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
-                call.bias_n + u, own.made + r * width, amount);
-  }
-  product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::size_t at = (row + r) * over.steps + time;
-    const ForwardRow<T> units{call.gates + at * kGates * n,
-                              call.hidden_n + at * n,
-                              call.h + at * n,
-                              h_next + r * pitch,
-                              call.gates_in + at * kGates * n,
-                              own.made + r * width,
-                              h_now + r * pitch,
-                              n,
-                              takes_part(over, row + r, time)};
-    forward_units(units, u, amount);
-  }
-}
-
 // Rows of one block through all steps.
 template <class T>
 HWY_NOINLINE void forward_block(const Gru<T>& call, const Layout& layout, T* scratch,
                                 std::size_t row, std::size_t rows) {
   const Recurrence& over = call.over;
-  const std::size_t n = over.hidden, pitch = layout.row, panel = kGates * n;
+  const std::size_t n = over.hidden, pitch = layout.row, depth = kGates * n;
   const Own<T> own(scratch, layout);
-  T *h_now = own.first, *h_next = own.second;
-  std::fill(h_now, h_now + rows * pitch, T(0));
-  for (std::size_t r = 0; call.state && r < rows; ++r) {
-    const T* from = call.state + (row + r) * n;
-    std::copy(from, from + n, h_now + r * pitch);
-  }
-  for (std::size_t step = 0; step < over.steps; ++step) {
-    each_units<T>(n, [&](std::size_t u, auto amount) EBB_LAMBDA {
-      forward_panel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
-                    amount);
-    });
-    std::swap(h_now, h_next);
-  }
-  for (std::size_t r = 0; r < rows; ++r)
-    std::copy(h_now + r * pitch, h_now + r * pitch + n, call.last + (row + r) * n);
+  take_rows(call.state, n, row, rows, n, own.first, pitch);
+  const auto panel = [&](std::size_t step, const T* h_now, T* h_next, std::size_t u,
+                         auto amount) EBB_LAMBDA {
+    const std::size_t time = Steps(over).time(step);
+    make_panel<kGates>(
+        over, scratch + u * depth, row, rows, time, h_now, own.made, pitch,
+        [&](std::size_t at, T* made) EBB_LAMBDA {
+          start_gates(call.gates_in + at * depth + u, n, call.bias_n + u, made, amount);
+        },
+        [&](std::size_t r, std::size_t at, const T* made) EBB_LAMBDA {
+          const ForwardRow<T> units{call.gates + at * depth,
+                                    call.hidden_n + at * n,
+                                    call.h + at * n,
+                                    h_next + r * pitch,
+                                    call.gates_in + at * depth,
+                                    made,
+                                    h_now + r * pitch,
+                                    n,
+                                    takes_part(over, row + r, time)};
+          forward_units(units, u, amount);
+        });
+  };
+  give_rows(all_steps(over, own, panel), pitch, row, rows, n, call.last, n);
 }
 
 template <class T>
@@ -174,11 +155,7 @@ HWY_NOINLINE void back_block(const GruBack<T>& call, const Layout& layout, T* sc
   const std::size_t width = kBackVectors * hn::Lanes(RowTag<T>());
   const Own<T> own(scratch, layout);
   T* dh = own.first;
-  std::fill(dh, dh + rows * pitch, T(0));
-  for (std::size_t r = 0; call.dlast && r < rows; ++r) {
-    const T* from = call.dlast + (row + r) * n;
-    std::copy(from, from + n, dh + r * pitch);
-  }
+  take_rows(call.dlast, n, row, rows, n, dh, pitch);
   for (std::size_t step = over.steps; step-- > 0;) {
     const std::size_t time = Steps(over).time(step);
     for (std::size_t r = 0; r < rows; ++r) {
@@ -202,24 +179,16 @@ HWY_NOINLINE void back_block(const GruBack<T>& call, const Layout& layout, T* sc
                                panel, dh + u, pitch);
     }
   }
-  for (std::size_t r = 0; r < rows; ++r)
-    std::copy(dh + r * pitch, dh + r * pitch + n, call.dstate + (row + r) * n);
+  give_rows(dh, pitch, row, rows, n, call.dstate, n);
 }
 
 template <class T>
 void run(const Gru<T>& call, T* scratch) {
-  const Layout layout(call.over, kGates);
-  run_forward<kGates>(
-      call.over, layout, call.weight, scratch,
-      [&](std::size_t row, std::size_t rows) { forward_block(call, layout, scratch, row, rows); });
+  run_forward<kGates>(call, scratch, forward_block<T>);
 }
-
 template <class T>
 void run(const GruBack<T>& call, T* scratch) {
-  const Layout layout(call.over, kGates);
-  run_back<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
-    back_block(call, layout, scratch, row, rows);
-  });
+  run_back<kGates>(call, scratch, back_block<T>);
 }
 
 }  // namespace

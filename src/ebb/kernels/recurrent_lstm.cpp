@@ -78,58 +78,41 @@ HWY_INLINE void start_gates(const T* from, std::size_t hidden, T* made, Amount a
   }
 }
 
-template <class T, class Amount>
-HWY_INLINE void forward_panel(const Lstm<T>& call, const T* panel, std::size_t row,
-                              std::size_t rows, std::size_t step, const T* h_now, T* h_next,
-                              const Own<T>& own, std::size_t pitch, std::size_t u, Amount amount) {
-  const Recurrence& over = call.over;
-  const std::size_t n = over.hidden, width = kGates * hn::Lanes(RowTag<T>());
-  const std::size_t time = Steps(over).time(step);
-  for (std::size_t r = 0; r < rows; ++r) {
-    start_gates(call.gates_in + ((row + r) * over.steps + time) * kGates * n + u, n,
-                own.made + r * width, amount);
-  }
-  product<kGates, T>(rows, 0, n, n, h_now, pitch, panel, own.made, width);
-  for (std::size_t r = 0; r < rows; ++r) {
-    const std::size_t at = (row + r) * over.steps + time;
-    const ForwardRow<T> units{call.gates + at * kGates * n,
-                              call.cells + at * n,
-                              call.h + at * n,
-                              h_next + r * pitch,
-                              own.made + r * width,
-                              cell_before(over, call.cells, call.state, own.zeros, row + r, step),
-                              h_now + r * pitch,
-                              n,
-                              takes_part(over, row + r, time)};
-    forward_units(units, u, amount);
-  }
-}
-
 // Rows of one block through all steps.
 template <class T>
 HWY_NOINLINE void forward_block(const Lstm<T>& call, const Layout& layout, T* scratch,
                                 std::size_t row, std::size_t rows) {
   const Recurrence& over = call.over;
-  const std::size_t n = over.hidden, pitch = layout.row, panel = kGates * n;
+  const std::size_t n = over.hidden, pitch = layout.row, depth = kGates * n;
   const Own<T> own(scratch, layout);
-  T *h_now = own.first, *h_next = own.second;
-  std::fill(h_now, h_now + rows * pitch, T(0));
-  for (std::size_t r = 0; call.state && r < rows; ++r) {
-    const T* from = call.state + (row + r) * 2 * n;
-    std::copy(from, from + n, h_now + r * pitch);
-  }
-  for (std::size_t step = 0; step < over.steps; ++step) {
-    each_units<T>(n, [&](std::size_t u, auto amount) EBB_LAMBDA {
-      forward_panel(call, scratch + u * panel, row, rows, step, h_now, h_next, own, pitch, u,
-                    amount);
-    });
-    std::swap(h_now, h_next);
-  }
+  take_rows(call.state, 2 * n, row, rows, n, own.first, pitch);
+  const auto before = [&](std::size_t r, std::size_t step) EBB_LAMBDA {
+    return cell_before(over, call.cells, call.state, own.zeros, row + r, step);
+  };
+  const auto panel = [&](std::size_t step, const T* h_now, T* h_next, std::size_t u,
+                         auto amount) EBB_LAMBDA {
+    const std::size_t time = Steps(over).time(step);
+    make_panel<kGates>(
+        over, scratch + u * depth, row, rows, time, h_now, own.made, pitch,
+        [&](std::size_t at, T* made)
+            EBB_LAMBDA { start_gates(call.gates_in + at * depth + u, n, made, amount); },
+        [&](std::size_t r, std::size_t at, const T* made) EBB_LAMBDA {
+          const ForwardRow<T> units{call.gates + at * depth,
+                                    call.cells + at * n,
+                                    call.h + at * n,
+                                    h_next + r * pitch,
+                                    made,
+                                    before(r, step),
+                                    h_now + r * pitch,
+                                    n,
+                                    takes_part(over, row + r, time)};
+          forward_units(units, u, amount);
+        });
+  };
+  give_rows(all_steps(over, own, panel), pitch, row, rows, n, call.last, 2 * n);
   for (std::size_t r = 0; r < rows; ++r) {
-    T* last = call.last + (row + r) * 2 * n;
-    const T* c = cell_before(over, call.cells, call.state, own.zeros, row + r, over.steps);
-    std::copy(h_now + r * pitch, h_now + r * pitch + n, last);
-    std::copy(c, c + n, last + n);
+    const T* c = before(r, over.steps);
+    std::copy(c, c + n, call.last + (row + r) * 2 * n + n);
   }
 }
 
@@ -176,13 +159,8 @@ HWY_NOINLINE void back_block(const LstmBack<T>& call, const Layout& layout, T* s
   const std::size_t width = kBackVectors * hn::Lanes(RowTag<T>());
   const Own<T> own(scratch, layout);
   T *dh = own.first, *dc = own.second;
-  std::fill(dh, dh + rows * pitch, T(0));
-  std::fill(dc, dc + rows * pitch, T(0));
-  for (std::size_t r = 0; call.dlast && r < rows; ++r) {
-    const T* from = call.dlast + (row + r) * 2 * n;
-    std::copy(from, from + n, dh + r * pitch);
-    std::copy(from + n, from + 2 * n, dc + r * pitch);
-  }
+  take_rows(call.dlast, 2 * n, row, rows, n, dh, pitch);
+  take_rows(call.dlast ? call.dlast + n : nullptr, 2 * n, row, rows, n, dc, pitch);
   for (std::size_t step = over.steps; step-- > 0;) {
     const std::size_t time = Steps(over).time(step);
     for (std::size_t r = 0; r < rows; ++r) {
@@ -202,27 +180,17 @@ HWY_NOINLINE void back_block(const LstmBack<T>& call, const Layout& layout, T* s
                                scratch + u * depth, dh + u, pitch);
     }
   }
-  for (std::size_t r = 0; r < rows; ++r) {
-    T* dstate = call.dstate + (row + r) * 2 * n;
-    std::copy(dh + r * pitch, dh + r * pitch + n, dstate);
-    std::copy(dc + r * pitch, dc + r * pitch + n, dstate + n);
-  }
+  give_rows(dh, pitch, row, rows, n, call.dstate, 2 * n);
+  give_rows(dc, pitch, row, rows, n, call.dstate + n, 2 * n);
 }
 
 template <class T>
 void run(const Lstm<T>& call, T* scratch) {
-  const Layout layout(call.over, kGates);
-  run_forward<kGates>(
-      call.over, layout, call.weight, scratch,
-      [&](std::size_t row, std::size_t rows) { forward_block(call, layout, scratch, row, rows); });
+  run_forward<kGates>(call, scratch, forward_block<T>);
 }
-
 template <class T>
 void run(const LstmBack<T>& call, T* scratch) {
-  const Layout layout(call.over, kGates);
-  run_back<kGates>(call.over, layout, call.weight, scratch, [&](std::size_t row, std::size_t rows) {
-    back_block(call, layout, scratch, row, rows);
-  });
+  run_back<kGates>(call, scratch, back_block<T>);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/rotary.cpp"
@@ -83,8 +84,7 @@ void run(const Rotary& r, const T* x, T* y) {
   });
 }
 
-void rotary_f32(const Rotary& r, const float* x, float* y) { run(r, x, y); }
-void rotary_f64(const Rotary& r, const double* x, double* y) { run(r, x, y); }
+EBB_FLOAT_TARGETS(rotary, run);
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -93,17 +93,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 
-HWY_EXPORT(rotary_f32);
-HWY_EXPORT(rotary_f64);
+EBB_FLOAT_EXPORT(rotary);
 
-template <>
-void rotary(const Rotary& r, const float* x, float* y) {
-  HWY_DYNAMIC_DISPATCH(rotary_f32)(r, x, y);
+template <class T>
+void rotary(const Rotary& r, const T* x, T* y) {
+  EBB_FLOAT_DISPATCH(T, rotary)(r, x, y);
 }
-template <>
-void rotary(const Rotary& r, const double* x, double* y) {
-  HWY_DYNAMIC_DISPATCH(rotary_f64)(r, x, y);
-}
+template void rotary(const Rotary&, const float*, float*);
+template void rotary(const Rotary&, const double*, double*);
 
 }  // namespace ebb::kernels
 #endif

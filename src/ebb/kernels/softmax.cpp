@@ -4,18 +4,8 @@
 #include <type_traits>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 #include "ebb/kernels/grain.hpp"
-
-#ifndef EBB_KERNELS_SOFTMAX_ONCE_
-#define EBB_KERNELS_SOFTMAX_ONCE_
-namespace ebb::kernels {
-namespace {
-constexpr std::size_t kLongestWaiting = 8192;  // bytes of a row whose exponentials fit on the stack
-constexpr std::size_t kShortRow = 1024;        // bytes
-constexpr std::size_t kShortRows = 16;         // rows of that kind taken together
-}  // namespace
-}  // namespace ebb::kernels
-#endif
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/softmax.cpp"
@@ -27,6 +17,10 @@ constexpr std::size_t kShortRows = 16;         // rows of that kind taken togeth
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {
 namespace {
+
+constexpr std::size_t kLongestWaiting = 8192;  // bytes of a row whose exponentials fit on the stack
+constexpr std::size_t kShortRow = 1024;        // bytes
+constexpr std::size_t kShortRows = 16;         // rows of that kind taken together
 
 // As walk_two, of three stages, in wide steps.
 template <class T, class First, class Second, class Third>
@@ -122,49 +116,48 @@ void log_softmax_rows(const T* x, const T*, T* y, std::size_t rows, std::size_t 
   }
 }
 
-// Two rows under way: the sum of one, the result of the one before it.
-template <class T, class Out>
-void softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
-  T dot = 0;
-  for (std::size_t t = 0; t < rows + 1; ++t) {
-    const bool sums = t < rows, writes = t >= 1;
-    const std::size_t at = (sums ? t : 0) * n, back = (writes ? t - 1 : 0) * n;
-    RowSum<T> sum;
-    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_LAMBDA {
-      const auto v = load(y + at + i, amount), g = load(dy + at + i, amount);
-      sum.set(k, hn::MulAdd(v, g, sum.lanes[k]), amount);
-    };
-    const auto vdot = hn::Set(RowTag<T>(), dot);
-    const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
-      const auto v = load(y + back + i, amount), g = load(dy + back + i, amount);
-      store<T>(hn::Mul(v, hn::Sub(g, vdot)), dx + back + i, stored<Out>(amount));
-    };
-    walk_two<T>(n, sums, first, writes, second);
-    dot = sum.total();
-  }
-}
-
-template <class T, class Out>
-void log_softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+// Two rows under way: the sum of one, over add(sum so far, place, amount), and the result of the one
+// before it, result(place, its sum, amount).
+template <class T, class Out, class Add, class Result>
+HWY_INLINE void sum_and_write(T* out, std::size_t rows, std::size_t n, Add&& add, Result&& result) {
   T total = 0;
   for (std::size_t t = 0; t < rows + 1; ++t) {
     const bool sums = t < rows, writes = t >= 1;
     const std::size_t at = (sums ? t : 0) * n, back = (writes ? t - 1 : 0) * n;
     RowSum<T> sum;
-    const auto first = [&](std::size_t i, std::size_t k, auto amount) EBB_LAMBDA {
-      sum.set(k, hn::Add(sum.lanes[k], load(dy + at + i, amount)), amount);
-    };
+    const auto first = [&](std::size_t i, std::size_t k, auto amount)
+                           EBB_LAMBDA { sum.set(k, add(sum.lanes[k], at + i, amount), amount); };
     const auto vtotal = hn::Set(RowTag<T>(), total);
     const auto second = [&](std::size_t i, std::size_t, auto amount) EBB_LAMBDA {
-      const auto p = exp_below<T>(load(y + back + i, amount));
-      const auto v = hn::NegMulAdd(p, vtotal, load(dy + back + i, amount));
-      store<T>(v, dx + back + i, stored<Out>(amount));
+      store<T>(result(back + i, vtotal, amount), out + back + i, stored<Out>(amount));
     };
     walk_two<T>(n, sums, first, writes, second);
     total = sum.total();
   }
 }
 
+template <class T, class Out>
+void softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+  sum_and_write<T, Out>(
+      dx, rows, n,
+      [&](auto sum, std::size_t i, auto amount)
+          EBB_LAMBDA { return hn::MulAdd(load(y + i, amount), load(dy + i, amount), sum); },
+      [&](std::size_t i, auto dot, auto amount)
+          EBB_LAMBDA { return hn::Mul(load(y + i, amount), hn::Sub(load(dy + i, amount), dot)); });
+}
+
+template <class T, class Out>
+void log_softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+  sum_and_write<T, Out>(
+      dx, rows, n,
+      [&](auto sum, std::size_t i, auto amount)
+          EBB_LAMBDA { return hn::Add(sum, load(dy + i, amount)); },
+      [&](std::size_t i, auto total, auto amount) EBB_LAMBDA {
+        return hn::NegMulAdd(exp_below<T>(load(y + i, amount)), total, load(dy + i, amount));
+      });
+}
+
+// The same with outputs of a size that is written past the caches, or not.
 #define EBB_SOFTMAX_TARGETS(name)                                                                 \
   template <class T>                                                                              \
   void name##_any(const T* a, const T* b, T* out, std::size_t rows, std::size_t n, bool stream) { \
@@ -172,18 +165,11 @@ void log_softmax_backward_rows(const T* y, const T* dy, T* dx, std::size_t rows,
     name##_rows<T, Streamed>(a, b, out, rows, n);                                                 \
     hwy::FlushStream();                                                                           \
   }                                                                                               \
-  void name##_f32(const float* a, const float* b, float* out, std::size_t rows, std::size_t n,    \
-                  bool stream) {                                                                  \
-    name##_any(a, b, out, rows, n, stream);                                                       \
-  }                                                                                               \
-  void name##_f64(const double* a, const double* b, double* out, std::size_t rows, std::size_t n, \
-                  bool stream) {                                                                  \
-    name##_any(a, b, out, rows, n, stream);                                                       \
-  }
-EBB_SOFTMAX_TARGETS(softmax)
-EBB_SOFTMAX_TARGETS(log_softmax)
-EBB_SOFTMAX_TARGETS(softmax_backward)
-EBB_SOFTMAX_TARGETS(log_softmax_backward)
+  EBB_FLOAT_TARGETS(name, name##_any)
+EBB_SOFTMAX_TARGETS(softmax);
+EBB_SOFTMAX_TARGETS(log_softmax);
+EBB_SOFTMAX_TARGETS(softmax_backward);
+EBB_SOFTMAX_TARGETS(log_softmax_backward);
 #undef EBB_SOFTMAX_TARGETS
 
 }  // namespace
@@ -214,52 +200,39 @@ void each_rows(Rows<T> body, const T* a, const T* b, T* out, std::size_t rows, s
   });
 }
 
-HWY_EXPORT(softmax_f32);
-HWY_EXPORT(softmax_f64);
-HWY_EXPORT(log_softmax_f32);
-HWY_EXPORT(log_softmax_f64);
-HWY_EXPORT(softmax_backward_f32);
-HWY_EXPORT(softmax_backward_f64);
-HWY_EXPORT(log_softmax_backward_f32);
-HWY_EXPORT(log_softmax_backward_f64);
+EBB_FLOAT_EXPORT(softmax);
+EBB_FLOAT_EXPORT(log_softmax);
+EBB_FLOAT_EXPORT(softmax_backward);
+EBB_FLOAT_EXPORT(log_softmax_backward);
 
 }  // namespace
 
-template <>
-void softmax(const float* x, float* y, std::size_t rows, std::size_t n) {
-  each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_f32), x, nullptr, y, rows, n, 4);
+template <class T>
+void softmax(const T* x, T* y, std::size_t rows, std::size_t n) {
+  each_rows<T>(EBB_FLOAT_DISPATCH(T, softmax), x, nullptr, y, rows, n, sizeof(T) == 8 ? 16 : 4);
 }
-template <>
-void softmax(const double* x, double* y, std::size_t rows, std::size_t n) {
-  each_rows<double>(HWY_DYNAMIC_DISPATCH(softmax_f64), x, nullptr, y, rows, n, 16);
+template <class T>
+void log_softmax(const T* x, T* y, std::size_t rows, std::size_t n) {
+  each_rows<T>(EBB_FLOAT_DISPATCH(T, log_softmax), x, nullptr, y, rows, n, sizeof(T) == 8 ? 16 : 4);
 }
-template <>
-void log_softmax(const float* x, float* y, std::size_t rows, std::size_t n) {
-  each_rows<float>(HWY_DYNAMIC_DISPATCH(log_softmax_f32), x, nullptr, y, rows, n, 4);
+template <class T>
+void softmax_backward(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+  each_rows<T>(EBB_FLOAT_DISPATCH(T, softmax_backward), y, dy, dx, rows, n, 2);
 }
-template <>
-void log_softmax(const double* x, double* y, std::size_t rows, std::size_t n) {
-  each_rows<double>(HWY_DYNAMIC_DISPATCH(log_softmax_f64), x, nullptr, y, rows, n, 16);
+template <class T>
+void log_softmax_backward(const T* y, const T* dy, T* dx, std::size_t rows, std::size_t n) {
+  const std::size_t cost = sizeof(T) == 8 ? 16 : 3;
+  each_rows<T>(EBB_FLOAT_DISPATCH(T, log_softmax_backward), y, dy, dx, rows, n, cost);
 }
-template <>
-void softmax_backward(const float* y, const float* dy, float* dx, std::size_t rows, std::size_t n) {
-  each_rows<float>(HWY_DYNAMIC_DISPATCH(softmax_backward_f32), y, dy, dx, rows, n, 2);
-}
-template <>
-void softmax_backward(const double* y, const double* dy, double* dx, std::size_t rows,
-                      std::size_t n) {
-  each_rows<double>(HWY_DYNAMIC_DISPATCH(softmax_backward_f64), y, dy, dx, rows, n, 2);
-}
-template <>
-void log_softmax_backward(const float* y, const float* dy, float* dx, std::size_t rows,
-                          std::size_t n) {
-  each_rows<float>(HWY_DYNAMIC_DISPATCH(log_softmax_backward_f32), y, dy, dx, rows, n, 3);
-}
-template <>
-void log_softmax_backward(const double* y, const double* dy, double* dx, std::size_t rows,
-                          std::size_t n) {
-  each_rows<double>(HWY_DYNAMIC_DISPATCH(log_softmax_backward_f64), y, dy, dx, rows, n, 16);
-}
+
+#define EBB_SOFTMAX_FOR(T)                                                          \
+  template void softmax(const T*, T*, std::size_t, std::size_t);                    \
+  template void log_softmax(const T*, T*, std::size_t, std::size_t);                \
+  template void softmax_backward(const T*, const T*, T*, std::size_t, std::size_t); \
+  template void log_softmax_backward(const T*, const T*, T*, std::size_t, std::size_t)
+EBB_SOFTMAX_FOR(float);
+EBB_SOFTMAX_FOR(double);
+#undef EBB_SOFTMAX_FOR
 
 }  // namespace ebb::kernels
 #endif

@@ -33,6 +33,20 @@ HWY_INLINE void each_part(std::span<const Tensor> tensors, std::size_t begin, st
   }
 }
 
+// Calls f(part, i, amount) for vectors of those elements: in `part`, a part of a tensor, from i on.
+template <class T, class F>
+HWY_INLINE void each_element(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
+                             F&& f) {
+  each_part(tensors, begin, end,
+            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
+              const auto state = [&](T* s) { return s ? s + from : nullptr; };
+              const Update<T> part{
+                  t.param + from, t.grad + from, {state(t.state[0]), state(t.state[1])}, to - from};
+              each_vector<T>(part.size,
+                             [&](std::size_t i, auto amount) EBB_LAMBDA { f(part, i, amount); });
+            });
+}
+
 // The gradient as a rule sees it, weight decay added where it is not decoupled.
 template <class T>
 struct Gradient {

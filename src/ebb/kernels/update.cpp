@@ -5,6 +5,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/float_dispatch.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update.cpp"
@@ -23,30 +24,24 @@ void sgd_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t
   const Gradient<T> gradient(use, rule.weight_decay);
   const auto lr = constant<T>(rule.lr), momentum = constant<T>(rule.momentum);
   const auto fresh = constant<T>(1 - rule.dampening);
-  each_part(tensors, begin, end,
-            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-              T* param = t.param + from;
-              const T* grad = t.grad + from;
-              T* state = rule.momentum != 0 ? t.state[0] + from : nullptr;
-              if (rule.momentum == 0) {
-                each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-                  const auto p = load(param + i, amount);
-                  const auto g = gradient(load(grad + i, amount), p);
-                  store<T>(hn::NegMulAdd(lr, g, p), param + i, amount);
-                });
-                return;
-              }
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-                const auto p = load(param + i, amount);
-                const auto g = gradient(load(grad + i, amount), p);
-                auto b = g;
-                if (!rule.first)
-                  b = hn::MulAdd(momentum, load(state + i, amount), hn::Mul(fresh, g));
-                store<T>(b, state + i, amount);
-                const auto move = rule.nesterov ? hn::MulAdd(momentum, b, g) : b;
-                store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
-              });
-            });
+  if (rule.momentum == 0) {
+    each_element(tensors, begin, end,
+                 [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+                   const auto p = load(t.param + i, amount);
+                   const auto g = gradient(load(t.grad + i, amount), p);
+                   store<T>(hn::NegMulAdd(lr, g, p), t.param + i, amount);
+                 });
+    return;
+  }
+  each_element(tensors, begin, end, [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+    const auto p = load(t.param + i, amount);
+    const auto g = gradient(load(t.grad + i, amount), p);
+    auto b = g;
+    if (!rule.first) b = hn::MulAdd(momentum, load(t.state[0] + i, amount), hn::Mul(fresh, g));
+    store<T>(b, t.state[0] + i, amount);
+    const auto move = rule.nesterov ? hn::MulAdd(momentum, b, g) : b;
+    store<T>(hn::NegMulAdd(lr, move, p), t.param + i, amount);
+  });
 }
 
 template <class T>
@@ -58,25 +53,17 @@ void adam_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_
   const auto beta2 = constant<T>(rule.beta2), fresh2 = constant<T>(1 - rule.beta2);
   const auto root = constant<T>(1 / std::sqrt(rule.correction2)), eps = constant<T>(rule.eps);
   const auto rate = constant<T>(rule.lr / rule.correction1);
-  each_part(tensors, begin, end,
-            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-              T* param = t.param + from;
-              const T* grad = t.grad + from;
-              T* first = t.state[0] + from;
-              T* second = t.state[1] + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-                const auto p = load(param + i, amount);
-                const auto g = gradient(load(grad + i, amount), p);
-                const auto m_old = load(first + i, amount);
-                const auto m = hn::MulAdd(fresh1, hn::Sub(g, m_old), m_old);
-                const auto v =
-                    hn::MulAdd(beta2, load(second + i, amount), hn::Mul(hn::Mul(fresh2, g), g));
-                store<T>(m, first + i, amount);
-                store<T>(v, second + i, amount);
-                const auto move = hn::Div(m, hn::MulAdd(hn::Sqrt(v), root, eps));
-                store<T>(hn::NegMulAdd(rate, move, hn::Mul(p, shrink)), param + i, amount);
-              });
-            });
+  each_element(tensors, begin, end, [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+    const auto p = load(t.param + i, amount);
+    const auto g = gradient(load(t.grad + i, amount), p);
+    const auto m_old = load(t.state[0] + i, amount);
+    const auto m = hn::MulAdd(fresh1, hn::Sub(g, m_old), m_old);
+    const auto v = hn::MulAdd(beta2, load(t.state[1] + i, amount), hn::Mul(hn::Mul(fresh2, g), g));
+    store<T>(m, t.state[0] + i, amount);
+    store<T>(v, t.state[1] + i, amount);
+    const auto move = hn::Div(m, hn::MulAdd(hn::Sqrt(v), root, eps));
+    store<T>(hn::NegMulAdd(rate, move, hn::Mul(p, shrink)), t.param + i, amount);
+  });
 }
 
 template <class T>
@@ -86,25 +73,18 @@ void rmsprop_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
   const auto lr = constant<T>(rule.lr), eps = constant<T>(rule.eps);
   const auto alpha = constant<T>(rule.alpha), fresh = constant<T>(1 - rule.alpha);
   const auto momentum = constant<T>(rule.momentum);
-  each_part(
-      tensors, begin, end, [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-        T* param = t.param + from;
-        const T* grad = t.grad + from;
-        T* second = t.state[0] + from;
-        T* buffer = rule.momentum != 0 ? t.state[1] + from : nullptr;
-        each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-          const auto p = load(param + i, amount);
-          const auto g = gradient(load(grad + i, amount), p);
-          const auto v = hn::MulAdd(alpha, load(second + i, amount), hn::Mul(hn::Mul(fresh, g), g));
-          store<T>(v, second + i, amount);
-          auto move = hn::Div(g, hn::Add(hn::Sqrt(v), eps));
-          if (rule.momentum != 0) {
-            move = hn::MulAdd(momentum, load(buffer + i, amount), move);
-            store<T>(move, buffer + i, amount);
-          }
-          store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
-        });
-      });
+  each_element(tensors, begin, end, [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+    const auto p = load(t.param + i, amount);
+    const auto g = gradient(load(t.grad + i, amount), p);
+    const auto v = hn::MulAdd(alpha, load(t.state[0] + i, amount), hn::Mul(hn::Mul(fresh, g), g));
+    store<T>(v, t.state[0] + i, amount);
+    auto move = hn::Div(g, hn::Add(hn::Sqrt(v), eps));
+    if (rule.momentum != 0) {
+      move = hn::MulAdd(momentum, load(t.state[1] + i, amount), move);
+      store<T>(move, t.state[1] + i, amount);
+    }
+    store<T>(hn::NegMulAdd(lr, move, p), t.param + i, amount);
+  });
 }
 
 template <class T>
@@ -112,20 +92,14 @@ void adagrad_part(std::span<const Update<T>> tensors, std::size_t begin, std::si
                   const AdagradRule& rule, GradientUse use) {
   const Gradient<T> gradient(use, rule.weight_decay);
   const auto lr = constant<T>(rule.lr), eps = constant<T>(rule.eps);
-  each_part(tensors, begin, end,
-            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-              T* param = t.param + from;
-              const T* grad = t.grad + from;
-              T* squares = t.state[0] + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-                const auto p = load(param + i, amount);
-                const auto g = gradient(load(grad + i, amount), p);
-                const auto s = hn::MulAdd(g, g, load(squares + i, amount));
-                store<T>(s, squares + i, amount);
-                const auto move = hn::Div(g, hn::Add(hn::Sqrt(s), eps));
-                store<T>(hn::NegMulAdd(lr, move, p), param + i, amount);
-              });
-            });
+  each_element(tensors, begin, end, [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+    const auto p = load(t.param + i, amount);
+    const auto g = gradient(load(t.grad + i, amount), p);
+    const auto s = hn::MulAdd(g, g, load(t.state[0] + i, amount));
+    store<T>(s, t.state[0] + i, amount);
+    const auto move = hn::Div(g, hn::Add(hn::Sqrt(s), eps));
+    store<T>(hn::NegMulAdd(lr, move, p), t.param + i, amount);
+  });
 }
 
 template <class T>
@@ -135,40 +109,29 @@ void lion_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_
   const auto shrink = constant<T>(1 - rule.lr * rule.weight_decay), lr = constant<T>(rule.lr);
   const auto fresh1 = constant<T>(1 - rule.beta1), fresh2 = constant<T>(1 - rule.beta2);
   const auto zero = constant<T>(0);
-  each_part(tensors, begin, end,
-            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-              T* param = t.param + from;
-              const T* grad = t.grad + from;
-              T* state = t.state[0] + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-                const auto p = load(param + i, amount);
-                const auto g = gradient(load(grad + i, amount));
-                const auto m = load(state + i, amount);
-                const auto far = hn::Sub(g, m);
-                store<T>(hn::MulAdd(fresh2, far, m), state + i, amount);
-                // Its sign; what has none (0, NaN) goes through as it is.
-                const auto c = hn::MulAdd(fresh1, far, m);
-                const auto unit = hn::CopySignToAbs(constant<T>(1), c);
-                const auto move = hn::IfThenElse(hn::Or(hn::Lt(c, zero), hn::Gt(c, zero)), unit, c);
-                store<T>(hn::NegMulAdd(lr, move, hn::Mul(p, shrink)), param + i, amount);
-              });
-            });
+  each_element(tensors, begin, end, [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+    const auto p = load(t.param + i, amount);
+    const auto g = gradient(load(t.grad + i, amount));
+    const auto m = load(t.state[0] + i, amount);
+    const auto far = hn::Sub(g, m);
+    store<T>(hn::MulAdd(fresh2, far, m), t.state[0] + i, amount);
+    // Its sign; what has none (0, NaN) goes through as it is.
+    const auto c = hn::MulAdd(fresh1, far, m);
+    const auto unit = hn::CopySignToAbs(constant<T>(1), c);
+    const auto move = hn::IfThenElse(hn::Or(hn::Lt(c, zero), hn::Gt(c, zero)), unit, c);
+    store<T>(hn::NegMulAdd(lr, move, hn::Mul(p, shrink)), t.param + i, amount);
+  });
 }
 
 template <class T>
 void ema_part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end,
               const EmaRule& rule, GradientUse) {
   const auto fresh = constant<T>(1 - rule.decay);
-  each_part(tensors, begin, end,
-            [&](const Update<T>& t, std::size_t from, std::size_t to) HWY_ATTR {
-              T* average = t.param + from;
-              const T* value = t.grad + from;
-              each_vector<T>(to - from, [&](std::size_t i, auto amount) EBB_LAMBDA {
-                const auto e = load(average + i, amount);
-                const auto far = hn::Sub(load(value + i, amount), e);
-                store<T>(hn::MulAdd(fresh, far, e), average + i, amount);
-              });
-            });
+  each_element(tensors, begin, end, [&](const Update<T>& t, std::size_t i, auto amount) EBB_LAMBDA {
+    const auto e = load(t.param + i, amount);
+    const auto far = hn::Sub(load(t.grad + i, amount), e);
+    store<T>(hn::MulAdd(fresh, far, e), t.param + i, amount);
+  });
 }
 
 template <class T>
@@ -193,26 +156,13 @@ double squares_piece(const T* x, std::size_t n) {
   });
 }
 
-#define EBB_UPDATE_TARGETS(name, Rule)                                                   \
-  void name##_f32(std::span<const Update<float>> t, std::size_t begin, std::size_t end,  \
-                  const Rule& rule, GradientUse use) {                                   \
-    name##_part(t, begin, end, rule, use);                                               \
-  }                                                                                      \
-  void name##_f64(std::span<const Update<double>> t, std::size_t begin, std::size_t end, \
-                  const Rule& rule, GradientUse use) {                                   \
-    name##_part(t, begin, end, rule, use);                                               \
-  }
-
-EBB_UPDATE_TARGETS(sgd, SgdRule)
-EBB_UPDATE_TARGETS(adam, AdamRule)
-EBB_UPDATE_TARGETS(rmsprop, RmspropRule)
-EBB_UPDATE_TARGETS(adagrad, AdagradRule)
-EBB_UPDATE_TARGETS(lion, LionRule)
-EBB_UPDATE_TARGETS(ema, EmaRule)
-#undef EBB_UPDATE_TARGETS
-
-double squares_f32(const float* x, std::size_t n) { return squares_piece(x, n); }
-double squares_f64(const double* x, std::size_t n) { return squares_piece(x, n); }
+EBB_FLOAT_TARGETS(sgd, sgd_part);
+EBB_FLOAT_TARGETS(adam, adam_part);
+EBB_FLOAT_TARGETS(rmsprop, rmsprop_part);
+EBB_FLOAT_TARGETS(adagrad, adagrad_part);
+EBB_FLOAT_TARGETS(lion, lion_part);
+EBB_FLOAT_TARGETS(ema, ema_part);
+EBB_FLOAT_TARGETS(squares, squares_piece);
 
 }  // namespace
 }  // namespace ebb::kernels::HWY_NAMESPACE
@@ -221,16 +171,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 namespace {
-
-// One fork for the whole model, cut by elements, not by tensors.
-template <class T, class Part, class Rule>
-void update_all(Part part, std::span<const Update<T>> tensors, const Rule& rule, GradientUse use) {
-  std::size_t total = 0;
-  for (const auto& tensor : tensors) total += tensor.size;
-  pool::parallel_for(total, 32768, [&](std::size_t begin, std::size_t end) {
-    part(tensors, begin, end, rule, use);
-  });
-}
 
 std::size_t pieces(std::size_t size) { return ceil_div(size, kSquaresPiece); }
 
@@ -261,18 +201,14 @@ double squares_all(Piece piece_sum, std::span<const Update<T>> tensors,
   return total;
 }
 
-#define EBB_UPDATE(name, Rule)                                                            \
-  HWY_EXPORT(name##_f32);                                                                 \
-  HWY_EXPORT(name##_f64);                                                                 \
-  }                                                                                       \
-  void name(std::span<const Update<float>> tensors, const Rule& rule, GradientUse use) {  \
-    update_all(HWY_DYNAMIC_DISPATCH(name##_f32), tensors, rule, use);                     \
-  }                                                                                       \
-  void name(std::span<const Update<double>> tensors, const Rule& rule, GradientUse use) { \
-    update_all(HWY_DYNAMIC_DISPATCH(name##_f64), tensors, rule, use);                     \
-  }                                                                                       \
-  namespace {
-
+// The part of a rule: elements [begin, end) of all tensors.
+#define EBB_UPDATE(name, Rule)                                                      \
+  EBB_FLOAT_EXPORT(name);                                                           \
+  template <class T>                                                                \
+  void part(std::span<const Update<T>> tensors, std::size_t begin, std::size_t end, \
+            const Rule& rule, GradientUse use) {                                    \
+    EBB_FLOAT_DISPATCH(T, name)(tensors, begin, end, rule, use);                    \
+  }
 EBB_UPDATE(sgd, SgdRule)
 EBB_UPDATE(adam, AdamRule)
 EBB_UPDATE(rmsprop, RmspropRule)
@@ -281,10 +217,31 @@ EBB_UPDATE(lion, LionRule)
 EBB_UPDATE(ema, EmaRule)
 #undef EBB_UPDATE
 
-HWY_EXPORT(squares_f32);
-HWY_EXPORT(squares_f64);
+EBB_FLOAT_EXPORT(squares);
 
 }  // namespace
+
+// One fork for the whole model, cut by elements, not by tensors.
+template <class T, class Rule>
+void update(std::span<const Update<T>> tensors, const Rule& rule, GradientUse use) {
+  std::size_t total = 0;
+  for (const auto& tensor : tensors) total += tensor.size;
+  pool::parallel_for(total, 32768, [&](std::size_t begin, std::size_t end) {
+    part(tensors, begin, end, rule, use);
+  });
+}
+
+#define EBB_UPDATE_BY(Rule)                                                       \
+  template void update(std::span<const Update<float>>, const Rule&, GradientUse); \
+  template void update(std::span<const Update<double>>, const Rule&, GradientUse)
+EBB_UPDATE_BY(SgdRule);
+EBB_UPDATE_BY(AdamRule);
+EBB_UPDATE_BY(LazyAdamRule);
+EBB_UPDATE_BY(RmspropRule);
+EBB_UPDATE_BY(AdagradRule);
+EBB_UPDATE_BY(LionRule);
+EBB_UPDATE_BY(EmaRule);
+#undef EBB_UPDATE_BY
 
 std::size_t sum_of_squares_scratch(std::span<const Update<float>> tensors) {
   return all_pieces(tensors) * sizeof(double);

@@ -71,46 +71,9 @@ struct EmaRule {
   double decay = 0.999;
 };
 
-void sgd(std::span<const Update<float>> tensors, const SgdRule& rule, GradientUse use = {});
-void sgd(std::span<const Update<double>> tensors, const SgdRule& rule, GradientUse use = {});
-void adam(std::span<const Update<float>> tensors, const AdamRule& rule, GradientUse use = {});
-void adam(std::span<const Update<double>> tensors, const AdamRule& rule, GradientUse use = {});
-void rmsprop(std::span<const Update<float>> tensors, const RmspropRule& rule, GradientUse use = {});
-void rmsprop(std::span<const Update<double>> tensors, const RmspropRule& rule,
-             GradientUse use = {});
-void adagrad(std::span<const Update<float>> tensors, const AdagradRule& rule, GradientUse use = {});
-void adagrad(std::span<const Update<double>> tensors, const AdagradRule& rule,
-             GradientUse use = {});
-void lion(std::span<const Update<float>> tensors, const LionRule& rule, GradientUse use = {});
-void lion(std::span<const Update<double>> tensors, const LionRule& rule, GradientUse use = {});
-void ema(std::span<const Update<float>> tensors, const EmaRule& rule, GradientUse use = {});
-void ema(std::span<const Update<double>> tensors, const EmaRule& rule, GradientUse use = {});
-
-// Whichever of them the rule names.
-template <class T>
-void update(std::span<const Update<T>> tensors, const SgdRule& rule, GradientUse use) {
-  sgd(tensors, rule, use);
-}
-template <class T>
-void update(std::span<const Update<T>> tensors, const AdamRule& rule, GradientUse use) {
-  adam(tensors, rule, use);
-}
-template <class T>
-void update(std::span<const Update<T>> tensors, const RmspropRule& rule, GradientUse use) {
-  rmsprop(tensors, rule, use);
-}
-template <class T>
-void update(std::span<const Update<T>> tensors, const AdagradRule& rule, GradientUse use) {
-  adagrad(tensors, rule, use);
-}
-template <class T>
-void update(std::span<const Update<T>> tensors, const LionRule& rule, GradientUse use) {
-  lion(tensors, rule, use);
-}
-template <class T>
-void update(std::span<const Update<T>> tensors, const EmaRule& rule, GradientUse use) {
-  ema(tensors, rule, use);
-}
+// T is float or double, Rule one of those above.
+template <class T, class Rule>
+void update(std::span<const Update<T>> tensors, const Rule& rule, GradientUse use = {});
 
 // Sum of squares over the gradients of all tensors (only grad and size are read), in f64: 16 lanes
 // within pieces of kSquaresPiece elements, then one chain over the pieces.

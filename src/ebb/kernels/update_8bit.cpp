@@ -7,6 +7,7 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
+#include "ebb/kernels/update_8bit_codes.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ebb/kernels/update_8bit.cpp"
@@ -14,32 +15,6 @@
 #include "hwy/highway.h"
 
 #include "ebb/kernels/update-inl.hpp"
-
-#ifndef EBB_KERNELS_UPDATE_8BIT_CODE_
-#define EBB_KERNELS_UPDATE_8BIT_CODE_
-namespace ebb::kernels {
-namespace {
-
-// Codes are the bits of y = |x| / scale + kFloor from bit `shift` on, counted from kFloor's; scale
-// is such that the largest |x| of the block has the last code.
-constexpr float kFloor = 0x1p-8f;
-template <int kShift, int kCodes>
-struct Code {
-  static constexpr int shift = kShift, last = kCodes - 1;
-  static constexpr std::int32_t base = std::bit_cast<std::int32_t>(kFloor) >> kShift;
-  static constexpr float top = std::bit_cast<float>((base + last) << kShift) - kFloor;
-};
-using CodeOfM = Code<19, 128>;
-using CodeOfV = Code<18, 256>;
-
-// Below this a block is as good as zero; 1 / scale stays a number.
-constexpr float kTiny = 0x1p-100f;
-
-constexpr std::uint32_t kMix = 0x9e3779b1u;
-
-}  // namespace
-}  // namespace ebb::kernels
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace ebb::kernels::HWY_NAMESPACE {

@@ -333,21 +333,18 @@ std::size_t adafactor_scratch(const FactoredUpdate<T>& tensor) {
 template std::size_t adafactor_scratch(const FactoredUpdate<float>&);
 template std::size_t adafactor_scratch(const FactoredUpdate<double>&);
 
-void adafactor(std::span<const FactoredUpdate<float>> tensors, const AdafactorRule& rule,
-               GradientUse use, std::span<std::byte> scratch) {
-  const Passes<float> passes{HWY_DYNAMIC_DISPATCH(square_f32), HWY_DYNAMIC_DISPATCH(columns_f32),
-                             HWY_DYNAMIC_DISPATCH(rows_f32), HWY_DYNAMIC_DISPATCH(measure_f32),
-                             HWY_DYNAMIC_DISPATCH(move_f32)};
-  all_tensors(passes, tensors, rule, use, scratch);
-}
-
-void adafactor(std::span<const FactoredUpdate<double>> tensors, const AdafactorRule& rule,
-               GradientUse use, std::span<std::byte> scratch) {
-  const Passes<double> passes{HWY_DYNAMIC_DISPATCH(square_f64), HWY_DYNAMIC_DISPATCH(columns_f64),
-                              HWY_DYNAMIC_DISPATCH(rows_f64), HWY_DYNAMIC_DISPATCH(measure_f64),
-                              HWY_DYNAMIC_DISPATCH(move_f64)};
-  all_tensors(passes, tensors, rule, use, scratch);
-}
+#define EBB_ADAFACTOR(T, suffix)                                                        \
+  void adafactor(std::span<const FactoredUpdate<T>> tensors, const AdafactorRule& rule, \
+                 GradientUse use, std::span<std::byte> scratch) {                       \
+    const Passes<T> passes{                                                             \
+        HWY_DYNAMIC_DISPATCH(square_##suffix), HWY_DYNAMIC_DISPATCH(columns_##suffix),  \
+        HWY_DYNAMIC_DISPATCH(rows_##suffix), HWY_DYNAMIC_DISPATCH(measure_##suffix),    \
+        HWY_DYNAMIC_DISPATCH(move_##suffix)};                                           \
+    all_tensors(passes, tensors, rule, use, scratch);                                   \
+  }
+EBB_ADAFACTOR(float, f32)
+EBB_ADAFACTOR(double, f64)
+#undef EBB_ADAFACTOR
 
 }  // namespace ebb::kernels
 #endif

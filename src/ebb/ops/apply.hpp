@@ -107,8 +107,12 @@ struct Erased {
   }
   static void run(const void* op, Ins in, Outs out, Scratch scratch) {
     spread<Op>(in, [&](auto&&... x) {
-      [&]<std::size_t... O>(std::index_sequence<O...>) { self(op).run(x..., out[O]..., scratch); }
-      (std::make_index_sequence<output_count<Op>>{});
+      if constexpr (requires { self(op).run(x..., out, scratch); }) {
+        self(op).run(x..., out, scratch);
+      } else {
+        [&]<std::size_t... O>(std::index_sequence<O...>) { self(op).run(x..., out[O]..., scratch); }
+        (std::make_index_sequence<output_count<Op>>{});
+      }
     });
   }
   static Needs needs(const void* op, int input) {
@@ -211,45 +215,47 @@ struct Erased {
   static constexpr bool kSubsumes = requires { &Op::subsumes; };
   static constexpr bool kRowBlocks = requires { &Op::run_row_block; };
 
-  struct Registered : OpType {
-    Registered()
-        : OpType{.name = Op::name,
-                 .size = sizeof(Op),
-                 .outputs = output_count<Op>,
-                 .half = kHalf,
-                 .has_grad = kGrad,
-                 .shape = &Erased::shape,
-                 .cost = &Erased::cost,
-                 .scratch = &Erased::scratch,
-                 .run = &Erased::run,
-                 .needs = &Erased::needs,
-                 .grad = &Erased::grad,
-                 .equal = &Erased::equal,
-                 .view = kView ? &Erased::view : nullptr,
-                 .overwrites = &Erased::overwrites,
-                 .batch_rule = &Erased::batch_rule,
-                 .once = kOnce,
-                 .elementwise = kElementwise,
-                 .subsumes = kSubsumes ? &Erased::subsumes : nullptr,
-                 .least_scratch = kTiled ? &Erased::least_scratch : nullptr,
-                 .slowdown = &Erased::slowdown,
-                 .for_examples = &Erased::for_examples,
-                 .accumulating = &Erased::accumulating,
-                 .row_block_inputs = kRowBlocks ? &Erased::row_block_inputs : nullptr,
-                 .row_block_scratch = kRowBlocks ? &Erased::row_block_scratch : nullptr,
-                 .run_row_block = kRowBlocks ? &Erased::run_row_block : nullptr} {
-      static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
-      static_assert(follows_the_rule_of_names<Op>(), "an op's struct is its name in CamelCase");
-      if constexpr (!kUnlisted) register_op(*this);
-    }
-  };
-  static inline Registered type;
+  // Known before any code runs: a program may call ops while its own globals are made.
+  static constinit inline OpType type{
+      .name = Op::name,
+      .size = sizeof(Op),
+      .outputs = output_count<Op>,
+      .half = kHalf,
+      .has_grad = kGrad,
+      .shape = &Erased::shape,
+      .cost = &Erased::cost,
+      .scratch = &Erased::scratch,
+      .run = &Erased::run,
+      .needs = &Erased::needs,
+      .grad = &Erased::grad,
+      .equal = &Erased::equal,
+      .view = kView ? &Erased::view : nullptr,
+      .overwrites = &Erased::overwrites,
+      .batch_rule = &Erased::batch_rule,
+      .once = kOnce,
+      .elementwise = kElementwise,
+      .subsumes = kSubsumes ? &Erased::subsumes : nullptr,
+      .least_scratch = kTiled ? &Erased::least_scratch : nullptr,
+      .slowdown = &Erased::slowdown,
+      .for_examples = &Erased::for_examples,
+      .accumulating = &Erased::accumulating,
+      .row_block_inputs = kRowBlocks ? &Erased::row_block_inputs : nullptr,
+      .row_block_scratch = kRowBlocks ? &Erased::row_block_scratch : nullptr,
+      .run_row_block = kRowBlocks ? &Erased::run_row_block : nullptr};
+  static bool listed() {
+    static_assert(std::is_trivially_copyable_v<Op> && sizeof(Op) <= kMaxAttributes);
+    static_assert(follows_the_rule_of_names<Op>(), "an op's struct is its name in CamelCase");
+    if constexpr (!kUnlisted) register_op(type);
+    return true;
+  }
+  static inline const bool is_listed = listed();
 };
 
 }  // namespace op_detail
 
 template <class Op>
 const OpType& op_type() {
+  (void)&op_detail::Erased<Op>::is_listed;  // so that there is one
   return op_detail::Erased<Op>::type;
 }
 

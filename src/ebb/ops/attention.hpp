@@ -92,7 +92,6 @@ struct Rotary {  // x (batch, positions, …)
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1) | rule::linear(batch, 0b1);

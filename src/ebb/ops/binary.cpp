@@ -49,25 +49,13 @@ void give_summed(Back& back, int i, const Tensor& gradient) {
   back.give(i, gradient.shape() == to ? gradient : sum_to(gradient, to, back.take(i)));
 }
 
-// Each asks for its line here: there is no default.
-constexpr bool takes_integers(math::Binary f) {
-  using enum math::Binary;
-  switch (f) {
-    case add:
-    case sub:
-    case mul:
-    case div:
-    case minimum:
-    case maximum:
-      return true;
-    case pow:
-      return false;
-  }
-  return false;
-}
+struct Facts {
+  bool takes_integers;
+  double flops;  // of one element, roughly, for the planner
+};
 
-// Rough flops of one element, for the planner.
-constexpr double flops(math::Binary f) {
+// Each asks for its line here: there is no default.
+constexpr Facts facts(math::Binary f) {
   using enum math::Binary;
   switch (f) {
     case add:
@@ -76,11 +64,11 @@ constexpr double flops(math::Binary f) {
     case div:
     case minimum:
     case maximum:
-      return 1;
+      return {true, 1};
     case pow:
-      return 80;
+      return {false, 80};
   }
-  return 1;
+  return {false, 1};
 }
 
 }  // namespace
@@ -91,14 +79,14 @@ Spec Binary<kFunction>::shape(const Spec& a, const Spec& b) const {
     throw Error(
         fmt::format("{}: {} and {} differ in type; cast one", name, to_string(a), to_string(b)));
   }
-  check_number(name, a, takes_integers(kFunction));
+  check_number(name, a, facts(kFunction).takes_integers);
   return {broadcast_shape(name, a, b), a.dtype};
 }
 
 template <math::Binary kFunction>
 Cost Binary<kFunction>::cost(const Spec& a, const Spec& b) const {
   const Spec y{broadcast_shape(name, a, b), a.dtype};
-  return {flops(kFunction) * static_cast<double>(y.size()),
+  return {facts(kFunction).flops * static_cast<double>(y.size()),
           static_cast<double>(a.bytes() + b.bytes() + y.bytes())};
 }
 
@@ -108,7 +96,7 @@ void Binary<kFunction>::run(In a, In b, Out y, Scratch) const {
       a.shape() == b.shape()
           ? kernels::same_shape<2>(static_cast<std::size_t>(y.size()))
           : kernels::broadcast<2>(y.shape().dims(), {a.shape().dims(), b.shape().dims()});
-  with_number<takes_integers(kFunction)>(y.dtype(), [&](auto zero) {
+  with_number<facts(kFunction).takes_integers>(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
     kernels::binary(kFunction, walk, a.as<T>(), b.as<T>(), y.as<T>());
   });

@@ -15,7 +15,6 @@ struct Cast {  // y = x in another type; the gradient is cast back
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::broadcast(batch) | rule::linear(batch, 0b1, is_float(to));

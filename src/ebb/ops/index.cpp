@@ -111,6 +111,11 @@ void Gather::run(In x, In indices, Out y, Scratch) const {
       });
 }
 
+BatchRule Gather::batch_rule(const BatchInputs& batch, int) const {
+  return rule::per_example(batch, 0b10, axis == 0) | rule::per_example(batch, 0b01, axis > 0) |
+         rule::linear(batch, 0b01);
+}
+
 void Gather::grad(Back& b) const {
   if (!b.wants(0) || (axis == 0 && b.give_sparse(0, b.in(1), b.d()))) return;
   b.give(0, scatter_add_along(b.in(1), b.d(), axis, b.in_spec(0).shape[axis], b.take(0)));
@@ -187,6 +192,12 @@ void ScatterAdd::run_row_block(Ins in, Out rows, std::int64_t first, Scratch) co
   });
 }
 
+BatchRule ScatterAdd::batch_rule(const BatchInputs& batch, int) const {
+  const std::uint32_t sum = overwrites(0);
+  return rule::summed(batch, 0b011, sum, axis == 0) |
+         rule::per_example(batch, 0b010 | sum, axis > 0) | rule::linear(batch, 0b010 | sum);
+}
+
 void ScatterAdd::grad(Back& b) const {
   if (b.wants(1)) b.give(1, gather(b.d(), b.in(0), axis));
   if (accumulate && b.wants(2)) b.give(2, b.d());
@@ -259,6 +270,12 @@ void PutAlongAdd::run(Ins in, Out y, Scratch) const {
       kernels::put_along_add(a.outer, a.size, a.inner, in[1].as<T>(), all, count, y.as<T>());
     });
   });
+}
+
+BatchRule PutAlongAdd::batch_rule(const BatchInputs& batch, int) const {
+  const std::uint32_t sum = overwrites(0);
+  return rule::summed(batch, 0b011, sum, axis == 0) |
+         rule::per_example(batch, 0b011 | sum, axis > 0) | rule::linear(batch, 0b010 | sum);
 }
 
 void PutAlongAdd::grad(Back& b) const {

@@ -21,10 +21,7 @@ struct Gather {  // x (front…, n, rest…), indices (i…) → (front…, i…
   void run(In x, In indices, Out y, Scratch) const;
   Needs needs(int) const { return Needs::input(1); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const {
-    return rule::per_example(batch, 0b10, axis == 0) | rule::per_example(batch, 0b01, axis > 0) |
-           rule::linear(batch, 0b01);
-  }
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
 };
 
 struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accumulator] → (front…, size,
@@ -41,11 +38,7 @@ struct ScatterAdd {  // indices (i…), updates (front…, i…, rest…)[, accu
   void run(Ins in, Out y, Scratch scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const {
-    const std::uint32_t sum = overwrites(0);
-    return rule::summed(batch, 0b011, sum, axis == 0) |
-           rule::per_example(batch, 0b010 | sum, axis > 0) | rule::linear(batch, 0b010 | sum);
-  }
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
   std::optional<std::uint32_t> row_block_inputs(Specs in) const;  // ebb/ops/row_block.hpp
   std::size_t row_block_scratch(Specs, std::int64_t) const { return 0; }
@@ -79,11 +72,7 @@ struct PutAlongAdd {  // indices, updates[, accumulator]: y[…, indices[…, j,
   void run(Ins in, Out y, Scratch) const;
   Needs needs(int input) const { return input == 1 ? Needs::input(0) : Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const {
-    const std::uint32_t sum = overwrites(0);
-    return rule::summed(batch, 0b011, sum, axis == 0) |
-           rule::per_example(batch, 0b011 | sum, axis > 0) | rule::linear(batch, 0b010 | sum);
-  }
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b100 : 0; }
 };
 

@@ -149,7 +149,15 @@ void PairLoss<kKind>::run(Ins in, Out sum, Out count, Scratch scratch) const {
 
 template <math::PairLoss kKind>
 AnyOp PairLoss<kKind>::accumulating(Specs, int output) const {
-  return output == 0 && !accumulate ? any_op(PairLoss{delta, true}) : AnyOp();
+  return output == 0 && !accumulate ? any_op(PairLoss{{true}, delta}) : AnyOp();
+}
+
+template <math::PairLoss kKind>
+Needs PairLoss<kKind>::needs(int input) const {
+  if (input > 1) return Needs::nothing();
+  const bool linear =
+      kKind == math::PairLoss::binary_cross_entropy && input == 1;  // in its targets
+  return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
 }
 
 template <math::PairLoss kKind>
@@ -222,7 +230,7 @@ namespace {
 
 template <math::PairLoss kKind>
 Loss pair_loss(const Tensor& x, const Tensor& t, double delta = 1) {
-  auto [sum, count] = apply(PairLoss<kKind>{delta}, wide(x), wide(t));
+  auto [sum, count] = apply(PairLoss<kKind>{{}, delta}, wide(x), wide(t));
   return {std::move(sum), std::move(count)};
 }
 

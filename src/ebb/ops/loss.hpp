@@ -56,14 +56,19 @@ namespace ebb::ops {
 void check_so_far(const char* op, Specs in, std::size_t others, bool accumulate);
 void check_so_far(const char* op, const Spec& so_far, DType sum);
 
-// Each loss may be given one input more, a sum so far: its chain over the rows goes on from there,
-// so that a batch in parts has the sum of the whole, to the bit. The count is that of these rows.
+// What the losses share. Each may be given one input more, a sum so far: its chain over the rows goes
+// on from there, so that a batch in parts has the sum of the whole, to the bit. The count is that of
+// these rows.
+struct SumSoFar {
+  bool accumulate = false;  // a sum so far is given
+  bool operator==(const SumSoFar&) const = default;
+  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
+};
 
 // logits (…, classes), labels (…) of i32 or i64[, sum so far ()] → sum, count. Kept: the first two.
-struct SparseCrossEntropy {
+struct SparseCrossEntropy : SumSoFar {
   static constexpr auto name = "sparse_cross_entropy";
   math::SparseTargets targets{};
-  bool accumulate = false;  // a sum so far is given
   bool operator==(const SparseCrossEntropy&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
   Cost cost(Specs in) const;
@@ -76,7 +81,6 @@ struct SparseCrossEntropy {
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
-  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
   AnyOp accumulating(Specs in, int output) const;
 };
 
@@ -100,9 +104,8 @@ struct SparseCrossEntropyBackward {
 };
 
 // logits (…, classes), targets (…, classes)[, sum so far ()] → sum, count. Kept: the first two.
-struct CrossEntropy {
+struct CrossEntropy : SumSoFar {
   static constexpr auto name = "cross_entropy";
-  bool accumulate = false;  // a sum so far is given
   bool operator==(const CrossEntropy&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
   Cost cost(Specs in) const;
@@ -116,7 +119,6 @@ struct CrossEntropy {
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::summed(batch, 0b11, overwrites(0), batch.in[0].rank() > 1);
   }
-  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
   AnyOp accumulating(Specs in, int output) const;
 };
 
@@ -150,26 +152,19 @@ constexpr const char* pair_name(math::PairLoss kind, bool backward) {
 }
 
 template <math::PairLoss kKind>
-struct PairLoss {
+struct PairLoss : SumSoFar {
   static constexpr auto name = pair_name(kKind, false);
   double delta = 1;
-  bool accumulate = false;  // a sum so far is given
   bool operator==(const PairLoss&) const = default;
   std::array<Spec, 2> shape(Specs in) const;
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
   void run(Ins in, Out sum, Out count, Scratch scratch) const;
-  Needs needs(int input) const {
-    if (input > 1) return Needs::nothing();
-    const bool linear =
-        kKind == math::PairLoss::binary_cross_entropy && input == 1;  // in its targets
-    return linear ? Needs::input(0) : Needs::input(0) | Needs::input(1);
-  }
+  Needs needs(int input) const;
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::summed(batch, 0b11, overwrites(0));
   }
-  std::uint32_t overwrites(int output) const { return accumulate && output == 0 ? 0b100 : 0; }
   AnyOp accumulating(Specs in, int output) const;
 };
 

@@ -84,7 +84,7 @@ Cost SparseCrossEntropy::cost(Specs in) const {
 }
 std::size_t SparseCrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
 AnyOp SparseCrossEntropy::accumulating(Specs, int output) const {
-  return output == 0 && !accumulate ? any_op(SparseCrossEntropy{targets, true}) : AnyOp();
+  return output == 0 && !accumulate ? any_op(SparseCrossEntropy{{true}, targets}) : AnyOp();
 }
 
 void SparseCrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {
@@ -142,7 +142,7 @@ void SparseCrossEntropyBackward::grad(Back& b) const {
 
 Loss sparse_cross_entropy(const Tensor& logits, const Tensor& labels,
                           SparseCrossEntropyOptions options) {
-  const SparseCrossEntropy op{{options.ignore_index, options.label_smoothing}};
+  const SparseCrossEntropy op{{}, {options.ignore_index, options.label_smoothing}};
   const Tensor classes = labels.dtype() == DType::u8 ? cast(labels, DType::i32) : labels;
   auto [sum, count] = apply(op, wide(logits), classes);
   return {std::move(sum), std::move(count)};
@@ -159,7 +159,7 @@ std::array<Spec, 2> CrossEntropy::shape(Specs in) const {
 Cost CrossEntropy::cost(Specs in) const { return reduction_cost(22, in[0], {&in[0], &in[1]}); }
 std::size_t CrossEntropy::scratch(Specs in) const { return rows_scratch(in[0]); }
 AnyOp CrossEntropy::accumulating(Specs, int output) const {
-  return output == 0 && !accumulate ? any_op(CrossEntropy{true}) : AnyOp();
+  return output == 0 && !accumulate ? any_op(CrossEntropy{{true}}) : AnyOp();
 }
 
 void CrossEntropy::run(Ins in, Out sum, Out count, Scratch scratch) const {

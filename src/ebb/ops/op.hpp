@@ -20,9 +20,10 @@
 // alone is a template over it, and named after that: Unary<math::Unary::exp> is "exp"; likewise
 // UnaryBackward<…>, Binary<…>, Reduce<…>.
 //
-// Several outputs: shape() gives std::array<Spec, N>, and run() takes N Outs. Any number of inputs:
-// Specs in place of each Spec, Ins in place of each In. No gradient is passed on where grad() is
-// left out. `apply(RmsNorm{…}, x, w)` runs it here and now and shows it to the tapes of this thread.
+// Several outputs: shape() gives std::array<Spec, N>, and run() takes each as an Out, or all as Outs.
+// Any number of inputs: Specs in place of each Spec, Ins in place of each In. No gradient is passed on
+// where grad() is left out; it reads nothing of the call where needs() is. `apply(RmsNorm{…}, x, w)`
+// runs it here and now and shows it to the tapes of this thread.
 //
 // Optional, each on its own. What it is:
 //   static constexpr bool half = true;                       // takes 16-bit floats itself; others are

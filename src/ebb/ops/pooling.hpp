@@ -83,7 +83,6 @@ struct AvgPool2d {
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1);
@@ -98,7 +97,6 @@ struct AvgPool2dBackward {  // dy: the gradient of an x of in_h × in_w pixels
   Spec shape(const Spec& dy) const;
   Cost cost(const Spec& dy) const;
   void run(In dy, Out dx, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1);

@@ -56,20 +56,26 @@ Tensor key() {
   return Tensor::from(std::span<const std::int64_t>(values), Shape{kKeySize});
 }
 
+namespace {
+
+// By kernel(elements, their number, a, b, draws).
+Tensor drawn(const char* by, void (*kernel)(float*, std::size_t, double, double, Draws),
+             const Shape& shape, double a, double b, const Draws& draws) {
+  Tensor out = Tensor::uninitialized({shape, DType::f32}, by);
+  kernel(reinterpret_cast<float*>(out.bytes()), static_cast<std::size_t>(out.size()), a, b, draws);
+  return out;
+}
+
+}  // namespace
+
 Tensor uniform(const Shape& shape, double low, double high, std::uint64_t seed,
                std::uint64_t stream) {
-  Tensor out = Tensor::uninitialized({shape, DType::f32}, "uniform");
-  kernels::uniform(reinterpret_cast<float*>(out.bytes()), static_cast<std::size_t>(out.size()), low,
-                   high, Draws{{seed, 0}, stream, 0});
-  return out;
+  return drawn("uniform", kernels::uniform<float>, shape, low, high, {{seed, 0}, stream, 0});
 }
 
 Tensor normal(const Shape& shape, double mean, double stddev, std::uint64_t seed,
               std::uint64_t stream) {
-  Tensor out = Tensor::uninitialized({shape, DType::f32}, "normal");
-  kernels::normal(reinterpret_cast<float*>(out.bytes()), static_cast<std::size_t>(out.size()), mean,
-                  stddev, Draws{{seed, 0}, stream, 0});
-  return out;
+  return drawn("normal", kernels::normal<float>, shape, mean, stddev, {{seed, 0}, stream, 0});
 }
 
 }  // namespace ebb::random

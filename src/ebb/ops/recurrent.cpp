@@ -56,6 +56,17 @@ kernels::Recurrence sizes(const char* op, const Spec& gates, const Spec& weight,
           .offset = along.offset};
 }
 
+kernels::Recurrence sizes(const Kind& kind, Specs in, const Along& along) {
+  return sizes(kind.op, in[0], in[static_cast<std::size_t>(kind.weight)], kind.gates, along);
+}
+
+kernels::Recurrence sizes(const Kind& kind, Ins in, const Along& along, int lengths) {
+  kernels::Recurrence over = sizes(
+      kind.op, *in[0].spec, *in[static_cast<std::size_t>(kind.weight)].spec, kind.gates, along);
+  over.lengths = data<std::int32_t>(in, lengths);
+  return over;
+}
+
 void check_lengths(const char* op, const kernels::Recurrence& over, const Along& along) {
   if (over.lengths == nullptr) return;
   for (std::size_t i = 0; i < over.batch; ++i) {
@@ -86,27 +97,39 @@ Spec state_spec(const kernels::Recurrence& over, DType dtype, std::int64_t parts
           dtype};
 }
 
-std::array<Spec, 4> forward_shape(const char* op, Specs in, const ForwardPlaces& at,
-                                  const kernels::Recurrence& over, std::int64_t state_parts) {
+std::array<Spec, 4> forward_shape(const Kind& kind, Specs in, const Along& along) {
+  const ForwardPlaces at(kind, along);
+  check_count(kind.op, in, at.count);
+  const kernels::Recurrence over = sizes(kind, in, along);
   const DType dtype = in[0].dtype;
-  const Spec state = state_spec(over, dtype, state_parts), sequence = sequence_spec(over, dtype);
-  if (at.state >= 0) check_is(op, "state", in[static_cast<std::size_t>(at.state)], state);
+  const Spec state = state_spec(over, dtype, kind.state_parts);
+  const Spec sequence = sequence_spec(over, dtype);
+  if (at.state >= 0) check_is(kind.op, "state", in[static_cast<std::size_t>(at.state)], state);
   if (at.lengths >= 0)
-    check_is(op, "lengths", in[static_cast<std::size_t>(at.lengths)], lengths_spec(over));
+    check_is(kind.op, "lengths", in[static_cast<std::size_t>(at.lengths)], lengths_spec(over));
   return {sequence, state, in[0], sequence};
 }
 
-void check_back(const char* op, Specs in, const BackPlaces& at, const kernels::Recurrence& over,
-                std::int64_t state_parts) {
+BackSpecs back_specs(const Kind& kind, Specs in, const BackPlaces& at, const Along& along) {
+  check_count(kind.op, in, at.count);
+  const kernels::Recurrence over = sizes(kind, in, along);
   const DType dtype = in[0].dtype;
-  const Spec state = state_spec(over, dtype, state_parts);
+  const BackSpecs specs{sequence_spec(over, dtype), state_spec(over, dtype, kind.state_parts)};
   const auto check = [&](int place, const char* what, const Spec& expected) {
-    if (place >= 0) check_is(op, what, in[static_cast<std::size_t>(place)], expected);
+    if (place >= 0) check_is(kind.op, what, in[static_cast<std::size_t>(place)], expected);
   };
-  check(at.state, "state", state);
-  check(at.dh, "gradient of h", sequence_spec(over, dtype));
-  check(at.dlast, "gradient of the last state", state);
+  check(at.state, "state", specs.state);
+  check(at.dh, "gradient of h", specs.sequence);
+  check(at.dlast, "gradient of the last state", specs.state);
   check(at.lengths, "lengths", lengths_spec(over));
+  return specs;
+}
+
+Needs ForwardPlaces::given() const {
+  Needs all;
+  if (state >= 0) all = all | Needs::input(state);
+  if (lengths >= 0) all = all | Needs::input(lengths);
+  return all;
 }
 
 Needs BackPlaces::needs(int input) const {
@@ -122,13 +145,39 @@ Tensor joined(const std::vector<Tensor>& segments) {
   return segments.size() == 1 ? segments[0] : concat(segments, 1);
 }
 
-Cost cost(const kernels::Recurrence& over, double gates, double flops_per_unit, Specs in,
-          std::span<const Spec> out) {
+namespace {
+
+Tensor in_or_none(const Back& back, int place) { return place < 0 ? Tensor() : back.in(place); }
+
+}  // namespace
+
+GivenBack given_back(Back& back, const ForwardPlaces& at) {
+  const auto d = [&](int i) { return back.has(i) ? back.d(i) : Tensor(); };
+  return {in_or_none(back, at.state), d(0), d(1), in_or_none(back, at.lengths)};
+}
+
+GivenBack given_back(Back& back, const BackPlaces& at) {
+  const auto in = [&](int place) { return in_or_none(back, place); };
+  return {in(at.state), in(at.dh), in(at.dlast), in(at.lengths)};
+}
+
+void give_wanted(Back& back, int place, const Tensor& gradient) {
+  if (place >= 0 && back.wants(place)) back.give(place, gradient);
+}
+
+Cost cost(const Kind& kind, Specs in, const Along& along, std::span<const Spec> out) {
+  const kernels::Recurrence over = sizes(kind, in, along);
   const double units = static_cast<double>(over.batch * over.steps * over.hidden);
-  Cost c{units * (2 * gates * static_cast<double>(over.hidden) + flops_per_unit), 0, Work::cell};
+  const double products = 2 * static_cast<double>(kind.gates) * static_cast<double>(over.hidden);
+  Cost c{units * (products + kind.flops), 0, Work::cell};
   for (const Spec& s : in) c.bytes += static_cast<double>(s.bytes());
   for (const Spec& s : out) c.bytes += static_cast<double>(s.bytes());
   return c;
+}
+
+std::size_t scratch(const Kind& kind, Specs in, const Along& along) {
+  return kernels::recurrent_scratch(sizes(kind, in, along), static_cast<std::size_t>(kind.gates),
+                                    size_of(in[0].dtype));
 }
 
 Tensor weight_grad(Tensor so_far, const Tensor& d, const Tensor& h, const Tensor& rest,

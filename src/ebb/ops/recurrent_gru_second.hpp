@@ -4,14 +4,14 @@
 #include <array>
 #include <vector>
 
-#include "ebb/ops/recurrent.hpp"
+#include "ebb/ops/recurrent_shapes.hpp"
 
 namespace ebb::ops::recurrent {
 
-// What gru_backward is given; empty where it is not. `to_gates` and `to_hidden_n` flow into the
-// kept values themselves.
-struct GruWayBack {
-  Tensor gates, hidden_n, h, weight, state, dh, dlast, lengths;
+// What gru_backward is given. `to_gates` and `to_hidden_n`, empty or not, flow into the kept values
+// themselves.
+struct GruWayBack : GivenBack {
+  Tensor gates, hidden_n, h, weight;
   Along along;
   Tensor to_gates{}, to_hidden_n{};
 };

@@ -4,14 +4,14 @@
 #include <array>
 #include <vector>
 
-#include "ebb/ops/recurrent.hpp"
+#include "ebb/ops/recurrent_shapes.hpp"
 
 namespace ebb::ops::recurrent {
 
-// What lstm_backward is given; empty where it is not. `to_gates` and `to_cells` flow into the kept
-// values themselves.
-struct LstmWayBack {
-  Tensor gates, cells, weight, state, dh, dlast, lengths;
+// What lstm_backward is given. `to_gates` and `to_cells`, empty or not, flow into the kept values
+// themselves.
+struct LstmWayBack : GivenBack {
+  Tensor gates, cells, weight;
   Along along;
   Tensor to_gates{}, to_cells{};
 };

@@ -99,7 +99,6 @@ struct SumTo {  // x summed over the axes along which `to` was broadcast; added 
   Spec shape(Specs in) const;
   Cost cost(Specs in) const;
   void run(Ins in, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const;
   std::uint32_t overwrites(int) const { return accumulate ? 0b10 : 0; }
@@ -130,7 +129,6 @@ struct Cumsum {  // running sums along an axis, from the front or from the back
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);

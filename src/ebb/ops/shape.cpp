@@ -339,6 +339,13 @@ void BroadcastTo::run(In x, Out y, Scratch) const {
   kernels::copy(walk, size_of(x.dtype()), x.data, y.data);
 }
 
+BatchRule BroadcastTo::batch_rule(const BatchInputs& batch, int) const {
+  const Shape& x = batch.in[0].shape;
+  return rule::per_example(batch, 0b1, x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0]) |
+         rule::per_example(batch, 0, to.rank() > 0 && (x.rank() < to.rank() || x[0] == 1)) |
+         rule::linear(batch, 0b1);
+}
+
 void BroadcastTo::grad(Back& b) const { b.give(0, sum_to(b.d(), b.in_spec(0).shape, b.take(0))); }
 
 Tensor broadcast_to(const Tensor& x, const Shape& to) {

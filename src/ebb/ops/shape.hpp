@@ -21,7 +21,6 @@ struct Reshape {  // the same elements in another shape: a view
   Cost cost(const Spec&) const { return {}; }
   Tensor view(const Tensor& x) const { return x.viewed(to); }
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     const bool in_order = to.rank() > 0 && to[0] % batch.examples == 0;
@@ -39,7 +38,6 @@ struct Permute {  // axis i of y is axis axes[i] of x
   Cost cost(const Spec& x) const;
   Tensor view(const Tensor& x) const;  // where only axes of size 1 move
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1, axes[0] == 0) | rule::linear(batch, 0b1);
@@ -55,7 +53,6 @@ struct Pad {  // x with `before` and `after` elements of one value around it
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1, before[0] == 0 && after[0] == 0) |
@@ -71,7 +68,6 @@ struct Tile {  // x again and again, repeats[i] times along axis i
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     const Shape& x = batch.in[0].shape;
@@ -88,7 +84,6 @@ struct Flip {  // backwards along some axes
   Spec shape(const Spec& x) const { return x; }
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1, (axes & 1) == 0) | rule::linear(batch, 0b1);
@@ -103,14 +98,8 @@ struct BroadcastTo {  // axes of size 1, and missing ones in front, repeated
   Spec shape(const Spec& x) const;
   Cost cost(const Spec& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
-  BatchRule batch_rule(const BatchInputs& batch, int) const {
-    const Shape& x = batch.in[0].shape;
-    return rule::per_example(batch, 0b1, x.rank() > 0 && x.rank() == to.rank() && x[0] == to[0]) |
-           rule::per_example(batch, 0, to.rank() > 0 && (x.rank() < to.rank() || x[0] == 1)) |
-           rule::linear(batch, 0b1);
-  }
+  BatchRule batch_rule(const BatchInputs& batch, int) const;
   AnyOp for_examples(std::int64_t from, std::int64_t n) const;
 };
 

@@ -184,6 +184,10 @@ Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, st
   return apply(op, x);
 }
 
+Tensor ops::first_rows(const Tensor& table, std::int64_t rows) {
+  return apply(Slice{0, 0, rows, 1}, table);
+}
+
 Spec Unslice::shape(Specs in) const {
   const Spec y = in[0].with_axis(at.axis, size);
   const Spec part = at.shape(y);

@@ -19,7 +19,6 @@ struct Concat {  // inputs one after the other along an axis
   Spec shape(Specs in) const;
   Cost cost(Specs in) const;
   void run(Ins in, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     if (batch.in.size() > 31) return BatchRule::mixed;
@@ -38,7 +37,6 @@ struct Slice {  // x[…, begin : end : step, …] along one axis; of the first 
   Cost cost(const Spec& x) const;
   Tensor view(const Tensor& x) const;
   void run(In x, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     return rule::per_example(batch, 0b1, axis > 0) | rule::linear(batch, 0b1);
@@ -54,7 +52,6 @@ struct Unslice {  // zeros, or the accumulator, with x added at a slice: the way
   Spec shape(Specs in) const;  // x, accumulator
   Cost cost(Specs in) const;
   void run(Ins in, Out y, Scratch) const;
-  Needs needs(int) const { return Needs::nothing(); }
   void grad(Back& back) const;
   BatchRule batch_rule(const BatchInputs& batch, int) const {
     const std::uint32_t all = 0b01 | overwrites(0);
@@ -65,6 +62,9 @@ struct Unslice {  // zeros, or the accumulator, with x added at a slice: the way
 
 // x at a slice of an axis of `size`, zeros elsewhere; or added there to `into`.
 Tensor unslice(const Tensor& x, const Slice& at, std::int64_t size, Tensor into = {});
+// The first rows of a table: one call also where that is all of them, so that a compiled function which reads
+// fewer for a shorter input does the same calls.
+Tensor first_rows(const Tensor& table, std::int64_t rows);
 
 }  // namespace ebb::ops
 

@@ -46,79 +46,66 @@ Tensor over_axis(const Op& op, const Tensor& x, int axis) {
 
 }  // namespace
 
-Spec Softmax::shape(const Spec& x) const { return rows_spec(name, x); }
-Cost Softmax::cost(const Spec& x) const { return reduction_cost(20, x, {&x, &x}); }
+template <bool kLog>
+Spec SoftmaxOf<kLog>::shape(const Spec& x) const {
+  return rows_spec(name, x);
+}
 
-void Softmax::run(In x, Out y, Scratch) const {
+template <bool kLog>
+Cost SoftmaxOf<kLog>::cost(const Spec& x) const {
+  return reduction_cost(20, x, {&x, &x});
+}
+
+template <bool kLog>
+void SoftmaxOf<kLog>::run(In x, Out y, Scratch) const {
   const LastAxis r(x.shape());
   with_float(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    kernels::softmax(x.as<T>(), y.as<T>(), r.count, r.size);
+    const auto kernel = kLog ? kernels::log_softmax<T> : kernels::softmax<T>;
+    kernel(x.as<T>(), y.as<T>(), r.count, r.size);
   });
 }
 
-void Softmax::grad(Back& b) const {
-  if (b.wants(0)) b.give(0, softmax_backward(b.out(), b.d()));
+template <bool kLog>
+void SoftmaxOf<kLog>::grad(Back& b) const {
+  if (b.wants(0)) b.give(0, apply(SoftmaxOfBackward<kLog>{}, b.out(), b.d()));
 }
 
-Spec SoftmaxBackward::shape(const Spec& y, const Spec& dy) const { return pair_spec(name, y, dy); }
-Cost SoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
-  return reduction_cost(4, y, {&y, &dy, &y});
-}
-
-void SoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
-  const LastAxis r(y.shape());
-  with_float(y.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    kernels::softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
-  });
-}
-
-void SoftmaxBackward::grad(Back& b) const {
-  const Tensor& y = b.in(0);
-  const Tensor& a = b.d();
-  if (b.wants(0)) {
-    const Tensor& dy = b.in(1);
-    b.give(0, a * (dy - sum(y * dy, {-1}, true)) - dy * sum(a * y, {-1}, true));
-  }
-  if (b.wants(1)) b.give(1, softmax_backward(y, a));
-}
-
-Spec LogSoftmax::shape(const Spec& x) const { return rows_spec(name, x); }
-Cost LogSoftmax::cost(const Spec& x) const { return reduction_cost(20, x, {&x, &x}); }
-
-void LogSoftmax::run(In x, Out y, Scratch) const {
-  const LastAxis r(x.shape());
-  with_float(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    kernels::log_softmax(x.as<T>(), y.as<T>(), r.count, r.size);
-  });
-}
-
-void LogSoftmax::grad(Back& b) const {
-  if (b.wants(0)) b.give(0, log_softmax_backward(b.out(), b.d()));
-}
-
-Spec LogSoftmaxBackward::shape(const Spec& y, const Spec& dy) const {
+template <bool kLog>
+Spec SoftmaxOfBackward<kLog>::shape(const Spec& y, const Spec& dy) const {
   return pair_spec(name, y, dy);
 }
-Cost LogSoftmaxBackward::cost(const Spec& y, const Spec& dy) const {
-  return reduction_cost(20, y, {&y, &dy, &y});
+
+template <bool kLog>
+Cost SoftmaxOfBackward<kLog>::cost(const Spec& y, const Spec& dy) const {
+  return reduction_cost(kLog ? 20 : 4, y, {&y, &dy, &y});
 }
 
-void LogSoftmaxBackward::run(In y, In dy, Out dx, Scratch) const {
+template <bool kLog>
+void SoftmaxOfBackward<kLog>::run(In y, In dy, Out dx, Scratch) const {
   const LastAxis r(y.shape());
   with_float(y.dtype(), [&](auto zero) {
     using T = decltype(zero);
-    kernels::log_softmax_backward(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
+    const auto kernel = kLog ? kernels::log_softmax_backward<T> : kernels::softmax_backward<T>;
+    kernel(y.as<T>(), dy.as<T>(), dx.as<T>(), r.count, r.size);
   });
 }
 
-void LogSoftmaxBackward::grad(Back& b) const {
-  const Tensor p = exp(b.in(0));
+template <bool kLog>
+void SoftmaxOfBackward<kLog>::grad(Back& b) const {
+  const Tensor& y = b.in(0);
   const Tensor& a = b.d();
-  if (b.wants(0)) b.give(0, -(a * p * sum(b.in(1), {-1}, true)));
-  if (b.wants(1)) b.give(1, a - sum(a * p, {-1}, true));
+  if constexpr (kLog) {
+    const Tensor p = exp(y);
+    if (b.wants(0)) b.give(0, -(a * p * sum(b.in(1), {-1}, true)));
+    if (b.wants(1)) b.give(1, a - sum(a * p, {-1}, true));
+  } else {
+    if (b.wants(0)) {
+      const Tensor& dy = b.in(1);
+      b.give(0, a * (dy - sum(y * dy, {-1}, true)) - dy * sum(a * y, {-1}, true));
+    }
+    if (b.wants(1)) b.give(1, softmax_backward(y, a));
+  }
 }
 
 Tensor softmax(const Tensor& x, int axis) { return over_axis(Softmax{}, x, axis); }
@@ -129,5 +116,8 @@ Tensor ops::softmax_backward(const Tensor& y, const Tensor& dy) {
 Tensor ops::log_softmax_backward(const Tensor& y, const Tensor& dy) {
   return apply(LogSoftmaxBackward{}, y, dy);
 }
+
+template struct ops::SoftmaxOf<false>;
+template struct ops::SoftmaxOf<true>;
 
 }  // namespace ebb
