@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "ebb/base/half.hpp"
 
@@ -25,37 +26,21 @@ inline bool is_half(DType d) { return d == DType::bf16 || d == DType::f16; }
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::f32> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::f64> {};
 template <>
-struct DTypeOf<bf16> {
-  static constexpr DType value = DType::bf16;
-};
+struct DTypeOf<bf16> : std::integral_constant<DType, DType::bf16> {};
 template <>
-struct DTypeOf<f16> {
-  static constexpr DType value = DType::f16;
-};
+struct DTypeOf<f16> : std::integral_constant<DType, DType::f16> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 

@@ -193,6 +193,7 @@ void Variable::give_to(std::shared_ptr<Backing> backing) {
   if (!backing && !state().there) load();
   state().backing = std::move(backing);
   forget();
+  if (!state_->backing) draw_from(state_->promise);
 }
 
 void Variable::forget() noexcept {

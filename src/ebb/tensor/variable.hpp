@@ -111,6 +111,7 @@ class Variable {
   }
   // The backing has its bytes now; those in memory are dropped. Null: into memory, to stay.
   void give_to(std::shared_ptr<Backing> backing);
+  bool backed() const { return state().backing != nullptr; }
   bool backed_by(const Backing* backing) const { return state().backing.get() == backing; }
   void forget() noexcept;  // drops what was read back from the backing into memory
 

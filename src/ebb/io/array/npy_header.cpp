@@ -1,4 +1,4 @@
-#include "ebb/tensor/npy_header.hpp"
+#include "ebb/io/array/npy_header.hpp"
 
 #include <fmt/format.h>
 

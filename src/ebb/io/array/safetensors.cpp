@@ -1,4 +1,4 @@
-#include "ebb/tensor/safetensors.hpp"
+#include "ebb/io/array/safetensors.hpp"
 
 #include <fmt/format.h>
 
@@ -8,13 +8,18 @@
 #include <string_view>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory.hpp"
 #include "ebb/base/quoted.hpp"
+#include "ebb/io/bytes/refuse.hpp"
+#include "ebb/io/text/utf8.hpp"
 
 namespace ebb {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 16 << 20;
-constexpr std::size_t kLength = 8;  // bytes of the header's length
+constexpr std::size_t kLength = 8;                 // bytes of the header's length
+constexpr std::uint64_t kSmallHeader = 256 << 10;  // not worth counting
+constexpr std::uint64_t kParsed = 5;  // times its bytes: a header and what is made of it, at most
 
 constexpr struct {
   const char* name;
@@ -22,18 +27,6 @@ constexpr struct {
 } kTypes[] = {{"F32", DType::f32}, {"F64", DType::f64},     {"BF16", DType::bf16},
               {"F16", DType::f16}, {"I32", DType::i32},     {"I64", DType::i64},
               {"U8", DType::u8},   {"BOOL", DType::boolean}};
-
-const char* type_name(DType dtype) {
-  for (const auto& t : kTypes)
-    if (t.dtype == dtype) return t.name;
-  return "";
-}
-
-DType type_of(std::string_view name) {
-  for (const auto& t : kTypes)
-    if (t.name == name) return t.dtype;
-  throw Error(fmt::format("dtype \"{}\", which Ebb does not have", name));
-}
 
 // As much of JSON as such a header has: objects, strings, lists of numbers from 0 on. Throws an Error
 // that says what is wrong and where, without the path.
@@ -127,51 +120,54 @@ class Scan {
 StoredTensor tensor(Scan& scan, std::string name, std::uint64_t data_bytes) {
   StoredTensor t{std::move(name), {}, 0};
   std::vector<std::uint64_t> shape, place;
-  bool typed = false, shaped = false;
+  std::set<std::string> said;
   scan.list('{', '}', [&] {
     const std::string key = scan.string();
+    if (!said.insert(key).second) scan.wrong(fmt::format("\"{}\" is there twice", io::shown(key)));
     scan.expect(':');
     if (key == "dtype") {
-      t.spec.dtype = type_of(scan.string());
-      typed = true;
+      t.spec.dtype = safetensors_dtype(scan.string());
     } else if (key == "shape") {
       shape = scan.numbers();
-      shaped = true;
     } else if (key == "data_offsets") {
       place = scan.numbers();
     } else {
-      scan.wrong(fmt::format("\"{}\" says nothing about a tensor", key));
+      scan.wrong(fmt::format("\"{}\" says nothing about a tensor", io::shown(key)));
     }
   });
-  if (!typed || !shaped || place.size() != 2)
-    throw Error(
-        fmt::format("its header does not give tensor {} a dtype, a shape and two offsets", t.name));
+  if (said.size() != 3 || place.size() != 2)
+    throw Error(fmt::format("its header does not give tensor {} a dtype, a shape and two offsets",
+                            quoted(t.name)));
   t.spec.shape = Shape(std::vector<std::int64_t>(shape.begin(), shape.end()));
   t.offset = place[0];
   if (place[0] > place[1] || place[1] > data_bytes || place[1] - place[0] != t.spec.bytes())
     throw Error(
         fmt::format("tensor {} is {} and lies at bytes {} to {} of {}; the file is cut short "
                     "or damaged",
-                    t.name, to_string(t.spec), place[0], place[1], data_bytes));
+                    quoted(t.name), to_string(t.spec), place[0], place[1], data_bytes));
   return t;
 }
 
 Safetensors parse(std::string_view header, std::uint64_t data_bytes) {
   Safetensors file;
+  if (io::find_not_text(header) != std::string_view::npos)
+    throw Error("its header is no text: it holds a NUL byte, or what is not UTF-8");
   std::set<std::string> names;
   Scan scan(header);
   scan.list('{', '}', [&] {
     std::string name = scan.string();
+    if (!names.insert(name).second)
+      throw Error(fmt::format("its header names {} twice", quoted(name)));
     scan.expect(':');
     if (name == "__metadata__") {
       scan.list('{', '}', [&] {
         std::string key = scan.string();
         scan.expect(':');
-        file.metadata[std::move(key)] = scan.string();
+        if (!file.metadata.emplace(key, scan.string()).second)
+          throw Error(fmt::format("its metadata has {} twice", quoted(key)));
       });
       return;
     }
-    if (!names.insert(name).second) throw Error(fmt::format("it has two tensors {}", name));
     file.tensors.push_back(tensor(scan, std::move(name), data_bytes));
   });
   scan.end();
@@ -182,7 +178,7 @@ Safetensors parse(std::string_view header, std::uint64_t data_bytes) {
   for (const StoredTensor& t : file.tensors) {
     if (t.offset != end)
       throw Error(fmt::format("tensor {} begins at byte {} of the data, where {} was expected",
-                              t.name, t.offset, end));
+                              quoted(t.name), t.offset, end));
     end += t.spec.bytes();
   }
   if (end != data_bytes)
@@ -192,6 +188,18 @@ Safetensors parse(std::string_view header, std::uint64_t data_bytes) {
 }
 
 }  // namespace
+
+const char* safetensors_type(DType dtype) {
+  for (const auto& t : kTypes)
+    if (t.dtype == dtype) return t.name;
+  return "";
+}
+
+DType safetensors_dtype(std::string_view name) {
+  for (const auto& t : kTypes)
+    if (t.name == name) return t.dtype;
+  throw Error(fmt::format("dtype \"{}\", which Ebb does not have", io::shown(name)));
+}
 
 std::string safetensors_front(Safetensors& file) {
   std::string text = "{";
@@ -206,7 +214,7 @@ std::string safetensors_front(Safetensors& file) {
     t.offset = offset;
     offset += t.spec.bytes();
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                        text.size() == 1 ? "" : ",", quoted(t.name), type_name(t.spec.dtype),
+                        text.size() == 1 ? "" : ",", quoted(t.name), safetensors_type(t.spec.dtype),
                         fmt::join(t.spec.shape.dims(), ","), t.offset, offset);
   }
   text += '}';
@@ -235,6 +243,9 @@ Safetensors read_safetensors_front(File& file, std::string* text) {
         length, size - kLength));
   if (length > kMaxHeader)
     refuse(fmt::format("its header claims {} bytes; at most {} are read", length, kMaxHeader));
+  // As much is taken from the seam and never touched, so that a budget refuses a header beyond it.
+  const memory::Buffer counted(length > kSmallHeader ? kParsed * length : 0, "safetensors header",
+                               Category::data);
   std::string front(kLength + length, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(front)));
   Safetensors found;

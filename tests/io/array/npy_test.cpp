@@ -1,4 +1,4 @@
-#include "ebb/tensor/npy.hpp"
+#include "ebb/io/array/npy.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -18,6 +18,7 @@
 #include "ebb/base/ledger.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/base/memory_faults.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb {
 namespace {
@@ -55,7 +56,6 @@ class NpyTest : public testing::Test {
 
   std::string folder_, path_;
 };
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 // A file with this dict, padded and counted as the format asks, in front of `data`.
 std::string file_with(std::string dict, const std::string& data, int version = 1) {

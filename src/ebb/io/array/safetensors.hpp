@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ebb/base/file.hpp"
@@ -24,6 +25,10 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;  // what else the header says
   std::uint64_t data = 0;                       // where in the file the data begins
 };
+
+// How such files write a dtype: "F32", "BF16", …
+const char* safetensors_type(DType dtype);
+DType safetensors_dtype(std::string_view name);  // an Error where there is none of that name
 
 // The front of a file with these tensors, whose offsets and `data` are set to what they will be.
 std::string safetensors_front(Safetensors& file);

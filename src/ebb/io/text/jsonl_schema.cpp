@@ -1,0 +1,220 @@
+// The pass that finds out what the fields of a jsonl file are.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <unordered_set>
+
+#include "ebb/base/error.hpp"
+#include "ebb/io/bytes/refuse.hpp"
+#include "ebb/io/text/jsonl.hpp"
+#include "ebb/io/text/jsonl_scan.hpp"
+
+namespace ebb::io {
+namespace {
+
+constexpr std::size_t kLongestClass = 1000;
+constexpr std::size_t kMostWords = 200'000;  // of all fields: they are kept outside of the Ledger
+
+using Words = std::unordered_set<std::string>;
+using As = JsonLines::As;
+using Type = JsonValue::Type;
+
+// What was seen of a field.
+struct Seen {
+  std::int64_t numbers = 0, lists = 0, strings = 0, elements = 0;
+  std::size_t shortest = std::numeric_limits<std::size_t>::max(), longest = 0;
+  bool integers = true, too_many = false;
+  Words classes;
+
+  void add(Seen& other) {
+    numbers += other.numbers;
+    lists += other.lists;
+    strings += other.strings;
+    elements += other.elements;
+    shortest = std::min(shortest, other.shortest);
+    longest = std::max(longest, other.longest);
+    integers = integers && other.integers;
+    too_many = too_many || other.too_many;
+    classes.merge(other.classes);
+  }
+};
+
+class Inference {
+ public:
+  Inference(const std::string& path, const JsonlOptions& options) : path_(path), options_(options) {
+    names_ = options.fields.empty() ? first_names() : options.fields;
+    std::set<std::string> known;
+    for (const std::string& name : names_)
+      if (!known.insert(name).second)
+        refuse(path, fmt::format("field \"{}\" is named twice", shown(name)));
+    for (const auto& [name, kind] : options.kinds)
+      if (!known.contains(name))
+        throw Error(
+            fmt::format("jsonl: field \"{}\" was said to be {}, and is not among those read",
+                        shown(name), io::name(kind)));
+    for (const std::string& name : names_) {
+      const auto said = options.kinds.find(name);
+      said_.push_back(said == options.kinds.end() ? nullptr : &said->second);
+      const bool skip = said_.back() && *said_.back() == JsonKind::ignored;
+      as_.push_back(skip ? As::skip : As::either);
+    }
+  }
+
+  JsonlSchema run() {
+    seen_.assign(names_.size(), {});
+    TextBlocks blocks(path_, {0, options_.longest_line, 256_KiB});
+    struct Slot {
+      JsonLines lines;
+      std::vector<Seen> seen;
+      std::int64_t rows = 0;
+    };
+    std::vector<Slot> slots(blocks.slots());
+    for (Slot& s : slots) s.lines.set_fields(names_, as_);
+    std::int64_t rows = 0;
+    blocks.each(
+        [&](std::size_t i, const TextBlock& block) {
+          Slot& slot = slots[i];
+          slot.seen.assign(names_.size(), {});
+          slot.rows = 0;
+          slot.lines.parse(path_, block, [&](const std::vector<JsonValue>& values, std::size_t at) {
+            ++slot.rows;
+            for (std::size_t k = 0; k < values.size(); ++k)
+              if (as_[k] != As::skip) look(values[k], k, block.offset + at, slot.seen[k]);
+          });
+        },
+        [&](std::size_t i) {
+          rows += slots[i].rows;
+          std::size_t all = 0;
+          for (std::size_t k = 0; k < names_.size(); ++k) {
+            seen_[k].add(slots[i].seen[k]);
+            check_classes(k);
+            all += seen_[k].classes.size();
+          }
+          if (all > kMostWords)
+            refuse(path_,
+                   fmt::format("its fields have more than {} different strings together; say "
+                               "which are text (JsonKind::text) or ignored",
+                               kMostWords));
+        });
+    JsonlSchema out{{}, rows};
+    for (std::size_t k = 0; k < names_.size(); ++k)
+      if (as_[k] != As::skip) out.fields.push_back(field(k));
+    if (out.fields.empty()) refuse(path_, "no field of it is read; expected objects with fields");
+    return out;
+  }
+
+ private:
+  std::vector<std::string> first_names() const {
+    std::vector<std::string> names;
+    struct Enough {};
+    try {
+      TextBlocks blocks(path_, {0, options_.longest_line, 4_KiB});
+      blocks.each(
+          [&](std::size_t slot, const TextBlock& b) {
+            if (slot == 0 && names.empty()) names = JsonLines().names(path_, b);
+          },
+          [&](std::size_t) {
+            if (!names.empty()) throw Enough();
+          });
+    } catch (const Enough&) {
+    }
+    if (names.empty()) refuse(path_, "it holds no object; expected one a line");
+    return names;
+  }
+
+  bool is_text(std::size_t k) const { return said_[k] && *said_[k] == JsonKind::text; }
+
+  void look(const JsonValue& value, std::size_t k, std::uint64_t offset, Seen& seen) const {
+    std::size_t length = value.count;
+    if (value.type == Type::string) {
+      ++seen.strings;
+      length = value.text.size();
+      if (!is_text(k)) add_class(value.text, k, offset, seen);
+    } else {
+      ++(value.type == Type::list ? seen.lists : seen.numbers);
+      seen.integers = seen.integers && value.integers;
+    }
+    seen.elements += static_cast<std::int64_t>(length);
+    seen.shortest = std::min(seen.shortest, length);
+    seen.longest = std::max(seen.longest, length);
+    const int types = (seen.strings > 0) + (seen.lists > 0) + (seen.numbers > 0);
+    if (types > 1) refuse_mixed(k, offset);
+  }
+
+  [[noreturn]] void refuse_mixed(std::size_t k, std::uint64_t offset) const {
+    refuse_at(
+        path_, offset,
+        fmt::format("field \"{}\" is something else than in lines before it; expected numbers, "
+                    "lists, or strings throughout",
+                    shown(names_[k])));
+  }
+
+  void add_class(std::string_view text, std::size_t k, std::uint64_t offset, Seen& seen) const {
+    if (text.size() > kLongestClass)
+      refuse_at(path_, offset,
+                fmt::format(
+                    "field \"{}\" is a string of {} bytes, which is no class; say that it is text "
+                    "(JsonKind::text) or ignored",
+                    shown(names_[k]), text.size()));
+    if (static_cast<std::int64_t>(seen.classes.size()) <= options_.most_classes)
+      seen.classes.emplace(text);
+  }
+
+  void check_classes(std::size_t k) const {
+    if (static_cast<std::int64_t>(seen_[k].classes.size()) <= options_.most_classes) return;
+    refuse(path_,
+           fmt::format("field \"{}\" has more than {} different strings; say that it is text "
+                       "(JsonKind::text) or ignored, or allow more (.most_classes)",
+                       shown(names_[k]), options_.most_classes));
+  }
+
+  JsonlField field(std::size_t k) const {
+    const Seen& s = seen_[k];
+    JsonlField f{names_[k]};
+    const bool strings = s.strings > 0;
+    f.kind = said_[k]     ? *said_[k]
+             : strings    ? JsonKind::label
+             : s.integers ? JsonKind::integer
+                          : JsonKind::number;
+    const bool wants_strings = f.kind == JsonKind::label || f.kind == JsonKind::text;
+    const std::int64_t any = s.numbers + s.lists + s.strings;
+    if (any > 0 && (strings != wants_strings || (f.kind == JsonKind::tokens && s.lists == 0)))
+      refuse(path_, fmt::format("field \"{}\" was said to be {}, and holds {}", shown(f.name),
+                                io::name(f.kind),
+                                strings   ? "strings"
+                                : s.lists ? "lists of numbers"
+                                          : "numbers"));
+    if ((f.kind == JsonKind::integer || f.kind == JsonKind::tokens) && !s.integers)
+      refuse(path_,
+             fmt::format("field \"{}\" was said to be {}, and holds numbers that are not whole or "
+                         "beyond 32 bits",
+                         shown(f.name), io::name(f.kind)));
+    f.list = s.lists > 0 || f.kind == JsonKind::text || f.kind == JsonKind::tokens;
+    f.ragged = f.kind == JsonKind::text || f.kind == JsonKind::tokens ||
+               (f.list && s.shortest != s.longest);
+    f.elements = f.ragged ? s.elements : 0;
+    f.longest = f.list ? static_cast<std::int64_t>(s.longest) : 1;
+    if (f.kind == JsonKind::label) {
+      f.classes.assign(s.classes.begin(), s.classes.end());
+      std::sort(f.classes.begin(), f.classes.end());
+    }
+    return f;
+  }
+
+  const std::string& path_;
+  const JsonlOptions& options_;
+  std::vector<std::string> names_;
+  std::vector<const JsonKind*> said_;  // null: not said
+  std::vector<As> as_;
+  std::vector<Seen> seen_;
+};
+
+}  // namespace
+
+JsonlSchema read_jsonl_schema(const std::string& path, const JsonlOptions& options) {
+  return Inference(path, options).run();
+}
+
+}  // namespace ebb::io
