@@ -19,7 +19,6 @@ namespace {
 
 using data::Position;
 using test::error_of;
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 Dataset counting(std::int64_t rows) {
   return Dataset::of({{"y", Tensor::arange(rows, DType::i32)}});

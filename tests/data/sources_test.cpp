@@ -8,9 +8,9 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/base/pool.hpp"
-#include "ebb/data/digits.hpp"
-#include "ebb/data/mnist.hpp"
-#include "ebb/data/text.hpp"
+#include "ebb/data/files/digits.hpp"
+#include "ebb/data/files/mnist.hpp"
+#include "ebb/data/files/text.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
@@ -19,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using test::error_of;
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 bool same(const Tensor& a, const Tensor& b) {
   return a.spec() == b.spec() && std::memcmp(a.raw(), b.raw(), a.spec().bytes()) == 0;
@@ -167,7 +166,7 @@ TEST_F(MnistTest, RefusesDamagedFilesByName) {
                               : "needs a file of 20 bytes");
   }
   EXPECT_HAS(load(kImages + "x"), "u8(2, 1, 2) needs a file of 20 bytes, and this one has 21");
-  EXPECT_HAS(load("\x1f\x8b\x08 packed"), "unpack it with gunzip");
+  EXPECT_HAS(load("\x1f\x8b\x08 packed"), "its packed data is damaged");
   EXPECT_HAS(load("text, not idx"), "does not start as an idx file does");
   EXPECT_HAS(load(std::string("\0\0\x0b\x00\0\0", 6)), "with a sign are not supported");
   EXPECT_HAS(load(std::string("\0\0\x07\x00\0", 5)), "element type 7 is unknown");
@@ -180,8 +179,6 @@ TEST_F(MnistTest, RefusesDamagedFilesByName) {
 TEST_F(MnistTest, SaysWhatIsMissingOrDoesNotFit) {
   const auto load = [&] { return error_of([&] { data::mnist(folder_); }); };
   EXPECT_HAS(load(), "there is no \"" + folder_ + "/train-images-idx3-ubyte\"; put the four files");
-  put("train-images-idx3-ubyte.gz", "x");
-  EXPECT_HAS(load(), "unpack it: gunzip -k \"" + folder_ + "/train-images-idx3-ubyte.gz\"");
   put("train-images-idx3-ubyte", kImages);
   EXPECT_HAS(load(), "train-labels-idx1-ubyte");
   put("train-labels-idx1-ubyte", kImages);

@@ -19,11 +19,11 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/memory_faults.hpp"
 #include "ebb/data/dataset.hpp"
-#include "ebb/data/digits.hpp"
-#include "ebb/data/mnist.hpp"
+#include "ebb/data/files/digits.hpp"
+#include "ebb/data/files/mnist.hpp"
+#include "ebb/data/files/text.hpp"
 #include "ebb/data/source.hpp"
-#include "ebb/data/text.hpp"
-#include "ebb/tensor/npy.hpp"
+#include "ebb/io/array/npy.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
@@ -32,7 +32,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using test::error_of;
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 bool same(const Batch& a, const Batch& b) {
   for (std::size_t i = 0; i < a.values().size(); ++i) {
@@ -111,7 +110,7 @@ class StreamedTest : public testing::Test {
   std::string folder_;
 };
 
-constexpr data::MnistOptions kStreamed{.in_memory = false};
+const data::MnistOptions kStreamed{.in_memory = false};
 
 TEST_F(StreamedTest, MnistGivesTheBatchesOfMemory) {
   put_mnist(200);

@@ -9,21 +9,14 @@
 #include <span>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
 #include "ebb/base/rng.hpp"
-#include "ebb/data/row_file.hpp"
+#include "ebb/data/dataset_parts.hpp"
 
 namespace ebb {
 
 namespace {
 
-using data::RowFile;
 using data::Source;
-
-// What a buffer takes from the memory seam, be it a tensor's or plain.
-std::uint64_t charged(std::uint64_t bytes) {
-  return Tensor::charge({{static_cast<std::int64_t>(bytes)}, DType::u8});
-}
 
 // The thread that works ahead: its stack, and a heap of its own.
 constexpr std::uint64_t kThread = 192 << 10;
@@ -44,20 +37,39 @@ Dataset Dataset::of(std::vector<std::pair<std::string, Source>> columns) {
       throw Error(
           fmt::format("dataset: column \"{}\" is a scalar; its first axis must count rows", name));
     const std::int64_t rows = source.spec().shape[0];
-    if (!names.empty() && rows != out.size_)
+    if (!names.empty() && rows != out.size())
       throw Error(
           fmt::format("dataset: column \"{}\" is {}, with {} rows, and column \"{}\" has {}; "
                       "all columns need the same first axis",
-                      name, to_string(source.spec()), rows, names[0], out.size_));
+                      name, to_string(source.spec()), rows, names[0], out.size()));
     if (rows > std::numeric_limits<std::uint32_t>::max())
       throw Error(
           fmt::format("dataset: {} rows are more than the 4294967295 that can be dealt out", rows));
-    out.size_ = rows;
+    out.rows_ = data::RowSet(rows);
     names.push_back(name);
     out.columns_.push_back(std::move(source));
   }
   out.names_ = std::make_shared<Names>(std::move(names));
+  out.name_columns();
   return out;
+}
+
+// Masks and lengths of lists stand behind the columns.
+void Dataset::name_columns() {
+  Names names = *names_;
+  const auto add = [&](const std::string& name) {
+    if (name.empty()) return;
+    if (std::find(names.begin(), names.end(), name) != names.end())
+      throw Error(fmt::format("pad: there is a column \"{}\" already; give another name", name));
+    names.push_back(name);
+  };
+  for (const Source& c : columns_) {
+    if (!c.lists()) continue;
+    add(c.padding().mask);
+    add(c.padding().lengths);
+  }
+  batch_names_ =
+      names.size() == names_->size() ? names_ : std::make_shared<Names>(std::move(names));
 }
 
 Dataset::Dataset() = default;
@@ -77,6 +89,18 @@ Dataset Dataset::batch(std::int64_t rows, BatchOptions options) const {
   if (rows < 1) throw Error(fmt::format("batch: {} rows; a batch needs at least one", rows));
   Dataset out = *this;
   out.batch_rows_ = rows;
+  out.tokens_ = nullptr;
+  out.drop_last_ = options.drop_last;
+  return out;
+}
+
+Dataset Dataset::batch_tokens(std::int64_t tokens, BatchOptions options) const {
+  if (tokens < 1) throw Error(fmt::format("batch_tokens: {}; a batch needs at least one", tokens));
+  if (std::none_of(columns_.begin(), columns_.end(), [](const Source& c) { return c.lists(); }))
+    throw Error("batch_tokens: no column holds lists of different lengths; take .batch(n)");
+  Dataset out = *this;
+  out.tokens_ = std::make_shared<Tokens>(tokens);
+  out.batch_rows_ = tokens;
   out.drop_last_ = options.drop_last;
   return out;
 }
@@ -85,6 +109,20 @@ Dataset Dataset::prefetch(int batches) const {
   if (batches < 0) throw Error(fmt::format("prefetch: {} batches; expected 0 or more", batches));
   Dataset out = *this;
   out.ahead_ = batches;
+  return out;
+}
+
+Dataset Dataset::only(const Names& columns) const {
+  if (map_ || tokens_)
+    throw Error("only: columns are chosen before .map and .batch_tokens, which depend on them");
+  std::vector<std::pair<std::string, Source>> chosen;
+  for (const std::string& name : columns)
+    chosen.emplace_back(name, columns_[index_of(*names_, name)]);
+  const Dataset of_them = of(std::move(chosen));
+  Dataset out = *this;
+  out.columns_ = of_them.columns_;
+  out.names_ = of_them.names_;
+  out.batch_names_ = of_them.batch_names_;
   return out;
 }
 
@@ -100,21 +138,44 @@ Dataset Dataset::scale(std::string_view column, float factor) const {
   return out;
 }
 
-Dataset Dataset::rows(std::int64_t begin, std::int64_t end) const {
-  if (begin < 0 || end < begin || end > size_)
-    throw Error(fmt::format("rows: [{}, {}) of a data set of {}; expected a part of it", begin, end,
-                            size_));
+Dataset Dataset::pad(std::string_view column, data::PadOptions options) const {
   Dataset out = *this;
-  out.first_ = first_ + begin;
-  out.size_ = end - begin;
+  Source& c = out.columns_[index_of(*names_, column)];
+  if (!c.lists())
+    throw Error(fmt::format("pad: column \"{}\" is {}, rows of one length; only lists are padded",
+                            column, to_string(c.spec())));
+  const auto& buckets = options.buckets;
+  for (std::size_t i = 0; i < buckets.size(); ++i)
+    if (buckets[i] < 1 || (i > 0 && buckets[i] <= buckets[i - 1]) || buckets.size() > 250)
+      throw Error(
+          fmt::format("pad: buckets {}; expected at most 250 lengths from 1 on, each above the one "
+                      "before",
+                      fmt::join(buckets, ", ")));
+  if (!buckets.empty() && c.longest() > buckets.back() && !options.cut)
+    throw Error(
+        fmt::format("pad: column \"{}\" has a list of {}, longer than the last bucket, {}; add a "
+                    "larger one, or say .cut = true",
+                    column, c.longest(), buckets.back()));
+  (void)Tensor::scalar(options.value, c.spec().dtype);  // throws where it is none of that type
+  c = c.padded(std::move(options));
+  out.name_columns();
+  if (out.tokens_) out.tokens_ = std::make_shared<Tokens>(out.tokens_->tokens);
   return out;
 }
 
-std::int64_t Dataset::size() const { return size_; }
+Dataset Dataset::map(Map function, MapOptions options) const {
+  if (!function) throw Error("map: there is no function");
+  Dataset out = *this;
+  out.map_ = std::make_shared<Mapping>(Mapping{std::move(function), options.memory.bytes, map_});
+  return out;
+}
+
+std::int64_t Dataset::size() const { return rows_.size(); }
 
 std::int64_t Dataset::batches() const {
   if (batch_rows_ == 0)
     throw Error("dataset: the rows of a batch were never given; call .batch(n) first");
+  if (tokens_) return Gather(*this).token_batches().batches(drop_last_);
   const std::int64_t full = size() / batch_rows_;
   return full + (!drop_last_ && size() % batch_rows_ != 0);
 }
@@ -135,19 +196,28 @@ void Dataset::check_any(const char* what) const {
 BatchSpec Dataset::spec() const {
   (void)batches();
   if (size() == 0) check_any("spec");
-  const std::int64_t rows = drop_last_ ? batch_rows_ : std::min(batch_rows_, size());
-  std::vector<Spec> specs;
-  for (const Source& c : columns_) specs.push_back(c.spec(rows));
-  const std::int64_t last = drop_last_ ? 0 : size() % batch_rows_;
-  return BatchSpec(names_, std::move(specs))
-      .dealt_with(walking_bytes() + (ahead_ ? kThread : 0))
-      .with_last(last < rows ? last : 0);
+  const std::uint64_t dealing = walking_bytes() + (ahead_ ? kThread : 0);
+  std::int64_t rows = drop_last_ ? batch_rows_ : std::min(batch_rows_, size()),
+               length = Gather(*this).longest_list();
+  if (tokens_) {
+    rows = Gather(*this).token_batches().buckets().back().batch_rows;
+    length = Gather(*this).token_batches().buckets().back().length;
+  }
+  const std::int64_t last = drop_last_ || tokens_ ? 0 : size() % batch_rows_;
+  BatchSpec spec = Gather(*this).unmapped(rows, length);
+  if (map_) {  // what comes of a batch is known by making one
+    const Batch one = Gather(*this).made(nullptr, 0, std::min(rows, size()), length);
+    std::vector<Spec> specs;
+    for (const Tensor& t : one.values()) specs.push_back(t.spec().with_axis(0, rows));
+    spec = BatchSpec(one.shared_names(), std::move(specs));
+  }
+  return spec.dealt_with(dealing).with_last(last < rows ? last : 0);
 }
 
 Batch Dataset::all() const { return gather(nullptr, 0, size()); }
 
 data::Position Dataset::start() const {
-  std::uint64_t columns = mixed(0, static_cast<std::uint64_t>(first_));
+  std::uint64_t columns = rows_.fingerprint();
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     for (const char c : (*names_)[i]) columns = mixed(columns, static_cast<unsigned char>(c));
     columns = mixed(columns, std::bit_cast<std::uint32_t>(columns_[i].factor()));
@@ -155,8 +225,12 @@ data::Position Dataset::start() const {
     columns = mixed(columns, static_cast<std::uint64_t>(row.dtype));
     for (const std::int64_t size : row.shape)
       columns = mixed(columns, static_cast<std::uint64_t>(size));
+    if (columns_[i].lists())
+      for (const std::int64_t bucket : columns_[i].padding().buckets)
+        columns = mixed(columns, static_cast<std::uint64_t>(bucket));
   }
-  return {0, 0, size_, batch_rows_, drop_last_, seed_, columns};
+  if (tokens_) columns = mixed(columns, static_cast<std::uint64_t>(tokens_->tokens));
+  return {0, 0, size(), batch_rows_, drop_last_, seed_, columns};
 }
 
 BatchRange::BatchRange(Dataset data, std::int64_t end_epoch, const data::Position& from)
@@ -184,73 +258,6 @@ BatchWalk Dataset::walk(std::int64_t epochs, const data::Position& from) const {
   if (epochs < 0) throw Error(fmt::format("walk: {} epochs; expected 0 or more", epochs));
   if (epochs > 0) check_any("walk");
   return {*this, epochs, from};
-}
-
-std::uint64_t Dataset::walking_bytes() const {
-  if (batches() == 0) return 0;
-  const std::int64_t rows = std::min(batch_rows_, size_);
-  std::uint64_t batch = 0, buffer = 0;
-  bool reads = false;
-  for (const Source& c : columns_) {
-    batch += charged(c.as_it_lies() && !seed_ ? 0 : c.spec(rows).bytes());
-    if (!c.file()) continue;
-    buffer = std::max(buffer, charged(c.file()->buffer_bytes()));  // one file after the other
-    reads = true;
-  }
-  // The batch at hand, and those that wait or are in the making: see Ahead in walk.cpp.
-  std::uint64_t all = 0;
-  if (__builtin_mul_overflow(batch, static_cast<std::uint64_t>(ahead_) + 1, &all))
-    return std::numeric_limits<std::uint64_t>::max();
-  all += buffer;
-  if (reads) all += charged(static_cast<std::uint64_t>(rows) * sizeof(RowFile::Wanted));
-  if (seed_) all += charged(static_cast<std::uint64_t>(size_) * sizeof(std::uint32_t));
-  return all;
-}
-
-Batch Dataset::gather(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const {
-  const std::int64_t count = end - begin;
-  const std::uint32_t* const rows = order ? order + begin : nullptr;
-  const std::int64_t first = order ? first_ : first_ + begin;
-  std::vector<Tensor> tensors;
-  tensors.reserve(columns_.size());
-  bool reads = false;
-  for (const Source& c : columns_) {
-    if (!order && c.as_it_lies()) {  // nothing is copied
-      tensors.push_back(c.view(first, first + count));
-      continue;
-    }
-    tensors.push_back(Tensor::uninitialized(c.spec(count), "batch", Category::data));
-    if (c.file())
-      reads = true;
-    else
-      c.copy(rows, first, count, tensors.back());
-  }
-  if (reads) read_files(rows, first, tensors);
-  return {names_, std::move(tensors)};
-}
-
-// Columns that are parts of the same file's rows, as the input and the target of a text, are read
-// together.
-void Dataset::read_files(const std::uint32_t* order, std::int64_t first,
-                         std::vector<Tensor>& to) const {
-  const auto count = static_cast<std::size_t>(to[0].dim(0));
-  const memory::Buffer list(count * sizeof(RowFile::Wanted), "read rows", Category::data);
-  const std::span wanted(reinterpret_cast<RowFile::Wanted*>(list.data()), count);
-  for (std::uint32_t i = 0; i < count; ++i)
-    wanted[i] = {static_cast<std::uint32_t>(first + (order ? order[i] : i)), i};
-  if (order) std::sort(wanted.begin(), wanted.end());
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    const RowFile* const file = columns_[i].file().get();
-    const auto same = [&](const Source& c) { return c.file().get() == file; };
-    if (!file || std::any_of(columns_.data(), columns_.data() + i, same)) continue;
-    const memory::Buffer buffer(file->buffer_bytes(), "read rows", Category::data);
-    file->read(wanted, {buffer.data(), buffer.size()},
-               [&](const RowFile::Wanted& w, const std::byte* row) {
-                 for (std::size_t k = i; k < columns_.size(); ++k)
-                   if (same(columns_[k]) && !columns_[k].place(row, w.slot, to[k]))
-                     file->refuse_change();
-               });
-  }
 }
 
 }  // namespace ebb

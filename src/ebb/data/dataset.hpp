@@ -4,11 +4,13 @@
 //   for (const Batch& b : data.epochs(3)) step(b["x"], b["y"]);
 //
 // A Dataset is a value and cheap to copy: the settings below return a changed copy that shares the
-// columns, and may be given in any order. Rows are shuffled, never whole batches. A column is a
-// Tensor, or rows that stay in their file (source.hpp): the batches are the same.
+// columns. Which rows there are is settled in the order of the calls; how they are dealt out may be said in
+// any order. Rows are shuffled, never whole batches. A column is a Tensor, or rows that stay in their file
+// (source.hpp): the batches are the same.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -19,6 +21,7 @@
 
 #include "ebb/data/batch.hpp"
 #include "ebb/data/position.hpp"
+#include "ebb/data/row_set.hpp"
 #include "ebb/data/source.hpp"
 #include "ebb/tensor/tensor.hpp"
 
@@ -28,6 +31,11 @@ struct BatchOptions {
   bool drop_last = false;  // leave out a last batch that is not full
 };
 
+struct MapOptions {
+  ByteSize memory = {};  // the most that the function takes beside its result, for walking_bytes()
+};
+
+struct DatasetSplit;
 class BatchRange;
 class BatchWalk;
 
@@ -40,14 +48,36 @@ class Dataset {
   Dataset& operator=(Dataset&&) noexcept;
   ~Dataset();
 
+  // Which rows.
+  Dataset rows(std::int64_t begin, std::int64_t end) const;  // a part: to hold out, to try out
+  using Keep = std::function<bool(const Batch& row)>;
+  Dataset filter(const Keep& keep) const;                       // each row is looked at now, once
+  Dataset shard(std::int64_t index, std::int64_t count) const;  // every count-th from index on
+  Dataset repeat(std::int64_t times) const;                     // one after the other, as one epoch
+  // Rows drawn by seed, `fraction` of them held out; what is left over is `train`.
+  DatasetSplit split(double fraction, std::uint64_t seed) const;
+
+  // How they are dealt out.
   // A new order each epoch, the same for the same seed and epoch number on every machine.
   Dataset shuffle(std::uint64_t seed) const;
   Dataset batch(std::int64_t rows, BatchOptions options = {}) const;
+  // Lists of like length, as many rows as give so many tokens, padding included, in the longest column of
+  // lists (token_batches.hpp). Buckets are those of pad(), else 16, 32, 64 … A shape for each bucket: spec()
+  // is that of the longest lists.
+  Dataset batch_tokens(std::int64_t tokens, BatchOptions options = {}) const;
   // Up to so many batches are made ahead, by a thread of their own; 0 is none.
   Dataset prefetch(int batches) const;
+
+  // What batches hold.
+  Dataset only(const Names& columns) const;  // these, in this order; files of others are not read
   // A u8 column that batches hold as f32, each byte times `factor`. Kept, it stays a byte each.
   Dataset scale(std::string_view column, float factor) const;
-  Dataset rows(std::int64_t begin, std::int64_t end) const;  // a part: to hold out, to try out
+  // How lists of different lengths become a tensor.
+  Dataset pad(std::string_view column, data::PadOptions options) const;
+  // Batches become what `function` makes of them: as many rows, the same for the same batch. Where batches
+  // are made ahead, it is called by that thread. A later map is of what an earlier one made.
+  using Map = std::function<Batch(const Batch&)>;
+  Dataset map(Map function, MapOptions options = {}) const;
 
   std::int64_t size() const;     // rows
   std::int64_t batches() const;  // in an epoch
@@ -64,23 +94,33 @@ class Dataset {
   // from there, and not in it, is the stack of the thread that works ahead.)
   std::uint64_t walking_bytes() const;
 
-  // For those who deal batches out: rows [begin, end) of the given order, or of the columns' own.
+  // For those who deal batches out: rows [begin, end) of the given order, or of the set's own.
   Batch gather(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const;
 
  private:
   friend class BatchWalk;
+  class Gather;  // these: dataset_parts.hpp
+  struct Mapping;
+  struct Tokens;
   Dataset();
+  Dataset with_rows(data::RowSet rows) const;
   void check_any(const char* what) const;  // throws where an epoch has no batch
   data::Position start() const;  // of the first batch, with all that a position belongs to
-  void read_files(const std::uint32_t* order, std::int64_t first, std::vector<Tensor>& to) const;
+  void name_columns();           // of batches, before they are mapped
 
-  std::shared_ptr<const Names> names_;
+  std::shared_ptr<const Names> names_, batch_names_;  // of the columns; with masks and lengths
   std::vector<data::Source> columns_;
-  std::int64_t first_ = 0, size_ = 0;  // the part of the columns' rows
+  data::RowSet rows_;  // of the columns' rows
   std::optional<std::uint64_t> seed_;
   std::int64_t batch_rows_ = 0;  // 0: not said yet
+  std::shared_ptr<Tokens> tokens_;
   bool drop_last_ = false;
   int ahead_ = 0;
+  std::shared_ptr<const Mapping> map_;
+};
+
+struct DatasetSplit {
+  Dataset train, held_out;
 };
 
 // A walk over batches. Ends its thread, if there is one, wherever it is left.

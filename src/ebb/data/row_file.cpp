@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/io/bytes/pieces.hpp"
 
 namespace ebb::data {
 namespace {
@@ -17,14 +18,9 @@ constexpr std::size_t kBuffer = 256 << 10;     // the most that one read covers,
 constexpr std::size_t kGap = kPage;            // so much between two rows is read along with them
 constexpr std::uint64_t kAnnounced = 4 << 20;  // in the page cache, to be read, or one read
 constexpr std::uint64_t kKept = 4 << 20;       // in the page cache, when it was read
-constexpr std::size_t kPiece = 1 << 20;        // of a file that is read whole
 
 std::uint64_t page_start(std::uint64_t offset) { return offset / kPage * kPage; }
 std::uint64_t page_end(std::uint64_t offset) { return (offset + kPage - 1) / kPage * kPage; }
-
-// From the front: the kernel may hold pages in pieces of up to some MiB, as whoever read the file
-// first has made them, and a piece goes only when all of it is named.
-void drop_up_to(File& file, std::uint64_t end) { file.drop_cached(0, page_end(end)); }
 
 }  // namespace
 
@@ -84,7 +80,7 @@ void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
     announced_bytes -= cached(r);
     kept_bytes += cached(r);
     if (kept_bytes >= kKept) {
-      drop_up_to(file_, r.offset + r.bytes);
+      drop_cached_up_to(file_, r.offset + r.bytes);
       kept_bytes = 0;
     }
     const std::uint32_t first_row = wanted[at].row;
@@ -92,7 +88,7 @@ void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
       place(w, buffer.data() + static_cast<std::size_t>(w.row - first_row) * stride_);
     at += r.rows;
   }
-  drop_up_to(file_, opened_.bytes);
+  drop_cached_up_to(file_, opened_.bytes);
   if (stamp() != opened_) refuse_change();
 }
 
@@ -108,17 +104,6 @@ void RowFile::refuse_change() const {
       "cannot read \"{}\": it has changed since it was opened ({} bytes then, {} now); leave the "
       "files of a data set as they are while it is in use, and open it anew",
       file_.path(), opened_.bytes, now.bytes));
-}
-
-void read_in_pieces(File& file, std::uint64_t offset, std::span<std::byte> to) {
-  while (!to.empty()) {
-    const std::uint64_t end = page_start(offset + kPiece);
-    const std::size_t piece = std::min<std::uint64_t>(to.size(), end - offset);
-    file.read_at(offset, to.first(piece));
-    offset += piece;
-    to = to.subspan(piece);
-    drop_up_to(file, offset);
-  }
 }
 
 }  // namespace ebb::data

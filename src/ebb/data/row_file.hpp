@@ -58,7 +58,4 @@ class RowFile {
   Stamp opened_;
 };
 
-// All of `to`, from `offset` on, in pieces that leave the page cache again.
-void read_in_pieces(File& file, std::uint64_t offset, std::span<std::byte> to);
-
 }  // namespace ebb::data

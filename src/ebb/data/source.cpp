@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "ebb/data/row_file.hpp"
-#include "ebb/tensor/npy.hpp"
 
 namespace ebb::data {
 namespace {
@@ -39,12 +38,51 @@ Source::Source(std::shared_ptr<const RowFile> file, const Spec& spec, std::size_
 Source Source::windows(Tensor text, std::int64_t count, std::int64_t window, std::int64_t stride,
                        std::int64_t offset) {
   Source out;
+  out.spec_ = {{count, window}, text.dtype()};
+  out.width_ = size_of(text.dtype());
+  out.offset_ = static_cast<std::size_t>(offset) * out.width_;
+  out.row_bytes_ = static_cast<std::size_t>(window) * out.width_;
+  out.stride_ = static_cast<std::size_t>(stride) * out.width_;
   out.values_ = std::move(text);
-  out.spec_ = {{count, window}, DType::u8};
-  out.offset_ = static_cast<std::size_t>(offset);
-  out.row_bytes_ = static_cast<std::size_t>(window);
-  out.stride_ = static_cast<std::size_t>(stride);
   return out;
+}
+
+Source Source::part(Tensor rows, const Spec& spec, std::size_t offset) {
+  Source out;
+  out.stride_ = row_bytes_of(rows.spec());
+  out.values_ = std::move(rows);
+  out.spec_ = spec;
+  out.offset_ = offset;
+  out.row_bytes_ = row_bytes_of(spec);
+  out.width_ = size_of(spec.dtype);
+  return out;
+}
+
+Source Source::of_lists(Source places, std::shared_ptr<const Lists> lists, std::int64_t longest) {
+  Source out = std::move(places);
+  out.spec_ = {{out.spec_.shape[0], longest}, lists->dtype()};
+  out.lists_ = std::move(lists);
+  out.longest_ = longest;
+  out.padding_ = std::make_shared<PadOptions>();
+  return out;
+}
+
+Source Source::padded(PadOptions options) const {
+  Source out = *this;
+  out.spec_.shape = {spec_.shape[0], options.buckets.empty() ? longest_ : options.buckets.back()};
+  out.padding_ = std::make_shared<PadOptions>(std::move(options));
+  return out;
+}
+
+std::int64_t Source::length_for(std::int64_t longest) const {
+  for (const std::int64_t bucket : padding_->buckets)
+    if (longest <= bucket) return bucket;
+  return std::min(longest, spec_.shape[1]);
+}
+
+Spec Source::stored(std::int64_t rows) const {
+  if (!lists_) return spec(rows);
+  return {{rows, static_cast<std::int64_t>(ListPlace::kBytes)}, DType::u8};
 }
 
 Source Source::flat() const {
@@ -73,10 +111,12 @@ Source Source::coded(std::shared_ptr<const Codes> codes) const {
 Spec Source::spec(std::int64_t rows) const { return spec_.with_axis(0, rows); }
 
 bool Source::as_it_lies() const {
-  return values_ && factor_ == 0 && !codes_ && values_.spec() == spec_;
+  return values_ && factor_ == 0 && !codes_ && !lists_ && values_.spec() == spec_;
 }
 
-std::size_t Source::placed_bytes() const { return row_bytes_ / width_ * size_of(spec_.dtype); }
+std::size_t Source::placed_bytes() const {
+  return lists_ ? row_bytes_ : row_bytes_ / width_ * size_of(spec_.dtype);
+}
 
 bool Source::put(const std::byte* from, std::byte* to) const {
   if (factor_ != 0) {
@@ -109,15 +149,6 @@ void Source::copy(const std::uint32_t* order, std::int64_t first, std::int64_t c
 
 bool Source::place(const std::byte* file_row, std::size_t slot, Tensor& to) const {
   return put(file_row + offset_, to.bytes() + slot * placed_bytes());
-}
-
-Source npy_rows(const std::string& path) {
-  const NpyReader reader(path);
-  const Spec& spec = reader.spec();
-  const std::size_t row = row_bytes_of(spec);
-  File file = File::open(path);
-  return {std::make_shared<RowFile>(std::move(file), reader.data_offset(), row, row, spec.shape[0]),
-          spec, 0, reader.swapped()};
 }
 
 }  // namespace ebb::data

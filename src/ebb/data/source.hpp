@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "ebb/data/lists.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb::data {
@@ -26,21 +27,35 @@ class Source {
   // element are in the other order than this machine's.
   Source(std::shared_ptr<const RowFile> file, const Spec& spec, std::size_t offset = 0,
          bool swapped = false);
-  // u8(count, window) of a text of bytes, u8(length): row i begins at offset + i * stride.
+  // (count, window) of a text of bytes or tokens, (length): row i begins at offset + i * stride.
   static Source windows(Tensor text, std::int64_t count, std::int64_t window, std::int64_t stride,
                         std::int64_t offset);
+
+  // The same of rows in memory, u8(rows, bytes of a row).
+  static Source part(Tensor rows, const Spec& spec, std::size_t offset);
+  // Lists: of each row a ListPlace, as `places` has them, and what it leads to. `longest` of them.
+  static Source of_lists(Source places, std::shared_ptr<const Lists> lists, std::int64_t longest);
 
   Source flat() const;                                     // each row in one axis
   Source scaled(float factor) const;                       // of u8: f32, each byte times it
   Source coded(std::shared_ptr<const Codes> codes) const;  // of u8: i32, looked up
+  Source padded(PadOptions options) const;                 // of lists
   explicit operator bool() const { return file_ || values_; }
-  const Spec& spec() const { return spec_; }  // of all rows, as batches hold them
-  Spec spec(std::int64_t rows) const;         // of some
-  float factor() const { return factor_; }    // 0: not scaled
+  const Spec& spec() const {
+    return spec_;
+  }                                    // of all rows, as batches hold them; of lists the longest
+  Spec spec(std::int64_t rows) const;  // of some
+  float factor() const { return factor_; }  // 0: not scaled
+
+  const std::shared_ptr<const Lists>& lists() const { return lists_; }  // none: rows of one length
+  const PadOptions& padding() const { return *padding_; }
+  std::int64_t longest() const { return longest_; }     // of the lists there are
+  std::int64_t length_for(std::int64_t longest) const;  // of a batch whose longest list is that
 
   // For those who make batches.
   const std::shared_ptr<const RowFile>& file() const { return file_; }  // none: in memory
-  bool as_it_lies() const;  // in memory, as batches hold it: view() is a batch
+  Spec stored(std::int64_t rows) const;  // what copy() and place() fill: of lists, their places
+  bool as_it_lies() const;               // in memory, as batches hold it: view() is a batch
   Tensor view(std::int64_t begin, std::int64_t end) const { return values_.rows(begin, end); }
   // Rows order[0] + first, … of memory; without an order first, first + 1, …
   void copy(const std::uint32_t* order, std::int64_t first, std::int64_t count, Tensor& to) const;
@@ -60,9 +75,9 @@ class Source {
   bool swapped_ = false;
   float factor_ = 0;
   std::shared_ptr<const Codes> codes_;
+  std::shared_ptr<const Lists> lists_;
+  std::shared_ptr<const PadOptions> padding_;
+  std::int64_t longest_ = 0;
 };
-
-// Rows of an .npy file that stay in it: C order, any type but bool.
-Source npy_rows(const std::string& path);
 
 }  // namespace ebb::data

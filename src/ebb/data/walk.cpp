@@ -1,30 +1,20 @@
-// How batches come one after the other: the order of an epoch, and the thread that works ahead.
+// How batches come one after the other, and the thread that works ahead.
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <numeric>
+#include <optional>
+#include <span>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "ebb/base/memory.hpp"
-#include "ebb/base/rng.hpp"
-#include "ebb/data/dataset.hpp"
+#include "ebb/data/dataset_parts.hpp"
+#include "ebb/data/epoch_order.hpp"
 
 namespace ebb {
-namespace {
-
-constexpr std::uint64_t kShuffleStream = 0x73687566666c65;  // apart from all other draws of a seed
-
-// A number below `bound`, from 64 random bits.
-std::uint64_t below(std::uint64_t bound, std::uint64_t bits) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<std::uint64_t>(Wide(bits) * bound >> 64);
-}
-
-}  // namespace
 
 // Makes the batches of some epochs in turn.
 class BatchWalk::Maker {
@@ -32,40 +22,62 @@ class BatchWalk::Maker {
   Maker(Dataset data, const data::Position& from, std::int64_t end_epoch)
       : data_(std::move(data)), epoch_(from.epoch), end_epoch_(end_epoch), index_(from.batch) {
     if (data_.batches() == 0) epoch_ = end_epoch_;
+    if (data_.seed_) order_.emplace(data_.size(), *data_.seed_);
   }
 
   bool make(Batch& to) {
-    const memory::Drawing draws(data::promise());
+    // Where nobody has declared them, as with a spec of the program's own, they are tensors of the program's.
+    const memory::Drawing draws(data::promise().bytes() > 0 ? &data::promise() : nullptr);
     if (index_ == data_.batches()) {
       index_ = 0;
       ++epoch_;
     }
     if (epoch_ >= end_epoch_) return false;
-    if (data_.seed_ && shuffled_epoch_ != epoch_) shuffle();
-    const std::int64_t begin = index_ * data_.batch_rows_;
-    const std::int64_t end = std::min(begin + data_.batch_rows_, data_.size());
-    to = data_.gather(reinterpret_cast<const std::uint32_t*>(order_.data()), begin, end);
+    if (order_) order_->start(epoch_);
+    if (data_.tokens_) {
+      const auto rows = dealt();
+      to = data_.gather(rows.data(), 0, static_cast<std::int64_t>(rows.size()));
+    } else {
+      const std::int64_t begin = index_ * data_.batch_rows_;
+      const std::int64_t end = std::min(begin + data_.batch_rows_, data_.size());
+      if (order_ && !order_->listed())
+        to = data_.gather(part(begin, end), 0, end - begin);
+      else
+        to = data_.gather(order_ ? order_->list() : nullptr, begin, end);
+    }
     ++index_;
     return true;
   }
 
  private:
-  // Fisher and Yates, each choice a draw keyed by seed and epoch: nothing carries over.
-  void shuffle() {
-    const auto rows = static_cast<std::size_t>(data_.size());
-    if (!order_.data())
-      order_ = memory::Buffer(rows * sizeof(std::uint32_t), "shuffle", Category::data);
-    auto* order = reinterpret_cast<std::uint32_t*>(order_.data());
-    std::iota(order, order + rows, 0u);
-    const Key key{*data_.seed_, static_cast<std::uint64_t>(epoch_)};
-    for (std::size_t i = rows; i > 1; --i)
-      std::swap(order[i - 1], order[below(i, draw64(key, kShuffleStream, i))]);
-    shuffled_epoch_ = epoch_;
+  // Of an order that has no list.
+  const std::uint32_t* part(std::int64_t begin, std::int64_t end) {
+    if (!part_.data())
+      part_ = memory::Buffer(static_cast<std::size_t>(std::min(data_.batch_rows_, data_.size())) *
+                                 sizeof(std::uint32_t),
+                             "shuffle", Category::data);
+    auto* const rows = reinterpret_cast<std::uint32_t*>(part_.data());
+    for (std::int64_t i = begin; i < end; ++i) rows[i - begin] = (*order_)[i];
+    return rows;
+  }
+
+  // Batch `index_` of batches by tokens. Nothing of those before it is read: rows are dealt by their
+  // lengths, which are known.
+  std::span<const std::uint32_t> dealt() {
+    if (!deal_) deal_.emplace(Dataset::Gather(data_).token_batches());
+    if (dealt_epoch_ != epoch_) {
+      deal_->start(order_ ? &*order_ : nullptr);
+      dealt_epoch_ = epoch_;
+      for (std::int64_t i = 0; i < index_; ++i) deal_->next(data_.drop_last_);
+    }
+    return deal_->next(data_.drop_last_);
   }
 
   Dataset data_;
-  std::int64_t epoch_, end_epoch_, index_, shuffled_epoch_ = -1;
-  memory::Buffer order_;
+  std::int64_t epoch_, end_epoch_, index_, dealt_epoch_ = -1;
+  std::optional<data::EpochOrder> order_;  // none: as the rows lie
+  memory::Buffer part_;
+  std::optional<data::TokenBatches::Deal> deal_;
 };
 
 // Runs a Maker in a thread, at most so many batches ahead of who takes them. One is begun only

@@ -1,4 +1,4 @@
-#include "ebb/data/digits.hpp"
+#include "ebb/data/files/digits.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "ebb/data/text.hpp"
+#include "ebb/data/files/text.hpp"
 
 #include <fmt/format.h>
 
@@ -9,51 +9,9 @@
 #include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/data/row_file.hpp"
+#include "ebb/io/bytes/pieces.hpp"
 
 namespace ebb::data {
-
-Vocabulary::Vocabulary(std::string_view text) {
-  std::fill(std::begin(ids_), std::end(ids_), -1);
-  for (const char c : text) ids_[static_cast<unsigned char>(c)] = 0;
-  for (int c = 0; c < 256; ++c) {
-    if (ids_[c] < 0) continue;
-    ids_[c] = size();
-    characters_ += static_cast<char>(c);
-  }
-}
-
-Tensor Vocabulary::encode(std::string_view text) const {
-  Tensor out = Tensor::uninitialized({{static_cast<std::int64_t>(text.size())}, DType::i32},
-                                     "encode", Category::data);
-  auto* ids = reinterpret_cast<std::int32_t*>(out.bytes());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    if (ids_[c] < 0)
-      throw Error(fmt::format(
-          "vocabulary: the character {} at place {} is not one of the {} known",
-          c > ' ' && c <= '~' ? fmt::format("'{}'", text[i]) : fmt::format("with code {}", c), i,
-          size()));
-    ids[i] = ids_[c];
-  }
-  return out;
-}
-
-std::string Vocabulary::decode(std::span<const std::int32_t> ids) const {
-  std::string out;
-  for (const std::int32_t id : ids) {
-    if (id < 0 || id >= size())
-      throw Error(
-          fmt::format("vocabulary: {} is no character's number; expected 0 to {}", id, size() - 1));
-    out += characters_[static_cast<std::size_t>(id)];
-  }
-  return out;
-}
-
-std::shared_ptr<const Codes> Vocabulary::codes() const {
-  auto codes = std::make_shared<Codes>();
-  std::copy(std::begin(ids_), std::end(ids_), codes->begin());
-  return codes;
-}
 
 namespace {
 

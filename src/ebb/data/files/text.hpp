@@ -2,29 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "ebb/data/dataset.hpp"
+#include "ebb/data/tokenizer.hpp"
 
 namespace ebb::data {
-
-// The bytes that occur in a text, in order, numbered from 0.
-class Vocabulary {
- public:
-  explicit Vocabulary(std::string_view text);
-  std::int32_t size() const { return static_cast<std::int32_t>(characters_.size()); }
-  const std::string& characters() const { return characters_; }
-  Tensor encode(std::string_view text) const;  // i32(text.size()); refuses unknown characters
-  std::string decode(std::span<const std::int32_t> ids) const;
-  std::shared_ptr<const Codes> codes() const;  // of every byte
-
- private:
-  std::string characters_;
-  std::int32_t ids_[256];
-};
 
 struct TextOptions {
   std::int64_t window = 64;  // characters a model sees at once

@@ -1,0 +1,112 @@
+#include "ebb/data/files/file_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include "ebb/base/memory.hpp"
+#include "ebb/data/row_file.hpp"
+#include "ebb/io/archive/npz.hpp"
+#include "ebb/io/array/idx.hpp"
+#include "ebb/io/array/npy.hpp"
+#include "ebb/io/array/safetensors.hpp"
+#include "ebb/io/bytes/refuse.hpp"
+
+namespace ebb::data {
+namespace {
+
+std::size_t row_bytes_of(const Spec& spec) {
+  return spec.shape[0] ? spec.bytes() / static_cast<std::size_t>(spec.shape[0]) : 0;
+}
+
+Source in_place(File file, std::uint64_t first, const Spec& spec, bool swapped) {
+  const std::size_t row = row_bytes_of(spec);
+  return {std::make_shared<RowFile>(std::move(file), first, row, row, spec.shape[0]), spec, 0,
+          swapped};
+}
+
+void check_rows(const std::string& path, const Spec& spec) {
+  if (spec.rank() == 0) io::refuse(path, "it is a single number; expected rows");
+}
+
+using Fill = std::function<void(RowStoreWriter&)>;
+
+// All of `spec`, in a store of its own.
+Source unpacked(const StoreOptions& options, const StoreKey& key, const Spec& spec,
+                const Fill& fill) {
+  const auto column = [&](const RowStore& store) {
+    return store.column(0, spec.dtype, Shape(spec.shape.dims().subspan(1)));
+  };
+  if (const auto found = RowStore::find(options, key)) return column(*found);
+  RowStoreWriter writer(options, key, "", {spec.shape[0], row_bytes_of(spec), {}});
+  fill(writer);
+  return column(writer.finish());
+}
+
+std::string absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
+
+}  // namespace
+
+Source npy_rows(const std::string& path) {
+  const NpyReader reader(path);
+  return in_place(File::open(path), reader.data_offset(), reader.spec(), reader.swapped());
+}
+
+Source npz_rows(const std::string& path, const std::string& name, StoreOptions options) {
+  NpzReader npz(path);
+  const Spec spec = npz.spec(name);
+  check_rows(path + ": " + name, spec);
+  if (const auto rows = npz.rows(name))
+    return in_place(File::open(path), rows->offset, spec, rows->swapped);
+  const StoreKey key{fmt::format("npz 1 {} {} {}", absolute(path), name, to_string(spec)),
+                     version_of(path)};
+  return unpacked(options, key, spec, [&](RowStoreWriter& writer) {
+    npz.read(name, [&](std::span<const std::byte> bytes) { writer.add_rows(bytes); });
+  });
+}
+
+Source safetensors_rows(const std::string& path, const std::string& name) {
+  File file = File::open(path);
+  const Safetensors front = read_safetensors_front(file);
+  const auto found = std::find_if(front.tensors.begin(), front.tensors.end(),
+                                  [&](const StoredTensor& t) { return t.name == name; });
+  if (found == front.tensors.end()) {
+    std::string names;
+    for (const StoredTensor& t : front.tensors) names += (names.empty() ? "" : ", ") + t.name;
+    io::refuse(
+        path, fmt::format("it has no tensor \"{}\"; it has {}", io::shown(name), io::shown(names)));
+  }
+  check_rows(path + ": " + name, found->spec);
+  if (found->spec.dtype == DType::boolean)
+    io::refuse(path + ": " + name, "rows of bool are not read one by one");
+  return in_place(std::move(file), front.data + found->offset, found->spec, false);
+}
+
+Source idx_rows(const std::string& path, StoreOptions options) {
+  if (!is_packed(path)) {
+    auto [file, spec, start, swapped] = open_idx(path);
+    check_rows(path, spec);
+    return in_place(std::move(file), start, spec, swapped);
+  }
+  IdxStream stream(path);
+  const Spec spec = stream.spec();
+  check_rows(path, spec);
+  const StoreKey key{fmt::format("idx 1 {} {}", absolute(path), to_string(spec)), version_of(path)};
+  return unpacked(options, key, spec, [&](RowStoreWriter& writer) {
+    constexpr std::uint64_t kPiece = 256 << 10;  // a multiple of every element's size
+    const memory::Buffer piece(std::min<std::uint64_t>(kPiece, spec.bytes()), "idx",
+                               Category::data);
+    for (std::uint64_t at = 0; at < spec.bytes(); at += piece.size()) {
+      const std::span<std::byte> part(piece.data(),
+                                      std::min<std::uint64_t>(piece.size(), spec.bytes() - at));
+      stream.read(part);
+      writer.add_rows(part);
+    }
+    stream.finish();
+  });
+}
+
+}  // namespace ebb::data
