@@ -18,13 +18,7 @@ std::vector<std::vector<float>> values(auto& model) {
 }
 
 TEST(Clone, TrainingItLeavesTheOriginalAlone) {
-  nn::GptOptions options;
-  options.vocabulary = 11;
-  options.context = 5;
-  options.width = 8;
-  options.heads = 2;
-  options.layers = 2;
-  nn::Gpt model(nn::Init(1), options);
+  nn::Gpt model(nn::Init(1), {.vocabulary = 11, .context = 5, .layers = 2, .width = 8, .heads = 2});
   model.norm.each([](auto&&, Variable& v) { v.assign(random::normal(v.shape(), 0, 1, 1, 1)); });
   nn::Gpt copy = clone(model);
   const auto before = values(model);

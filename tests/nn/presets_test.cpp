@@ -13,6 +13,7 @@
 #include "ebb/ops/slice.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/bytes.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
@@ -32,29 +33,17 @@ nn::GptOptions small_gpt(nn::GptOptions o) {
 }
 
 nn::EncoderOptions small_encoder() {
-  nn::EncoderOptions o;
-  o.vocabulary = kVocabulary;
-  o.context = 16;
-  o.layers = 2;
-  o.width = 32;
-  o.heads = 4;
-  o.classes = 5;
-  o.dropout = 0.1;
-  return o;
+  return {.vocabulary = kVocabulary,
+          .context = 16,
+          .classes = 5,
+          .layers = 2,
+          .width = 32,
+          .heads = 4,
+          .dropout = 0.1};
 }
 
 Tensor ids(const Shape& shape, std::int64_t below) {
   return cast(random::uniform(shape, 0, static_cast<double>(below) - 0.01, 1, 2), DType::i32);
-}
-
-std::vector<std::byte> bytes_of(const std::vector<Variable>& all) {
-  std::vector<std::byte> out;
-  for (const Variable& v : all) {
-    std::vector<std::byte> part(v.spec().bytes());
-    v.read(part, 0);
-    out.insert(out.end(), part.begin(), part.end());
-  }
-  return out;
 }
 
 struct Options {
@@ -64,8 +53,8 @@ struct Options {
 
 // The weights after three steps.
 template <class Make, class LossOf>
-std::vector<std::byte> trained(const Make& make, const LossOf& loss_of, const Batch& batch,
-                               const Options& how, plan::Plan* plan = nullptr) {
+test::Bytes trained(const Make& make, const LossOf& loss_of, const Batch& batch, const Options& how,
+                    plan::Plan* plan = nullptr) {
   random::seed(3);
   auto model = make();
   optim::Adam adam(params(model), {.lr = 1e-2});
@@ -85,7 +74,7 @@ std::vector<std::byte> trained(const Make& make, const LossOf& loss_of, const Ba
       plan->programs.clear();  // which hold the variables
     }
   }
-  return bytes_of(variables(model));
+  return test::bytes(variables(model));
 }
 
 template <class Make, class LossOf>
@@ -265,7 +254,7 @@ void takes_wider_data(const Make& make, const Batch& batch) {
     const Tensor y = model(batch["x"]);
     EXPECT_EQ(y.dtype(), DType::f32);
     for (const Variable& v : params(model)) EXPECT_EQ(v.spec().dtype, type) << v.name();
-    const auto before = bytes_of(variables(model));
+    const auto before = test::bytes(variables(model));
     const auto make_it = [&] { return make(nn::Init(1, type)); };
     const auto eager = trained(make_it, classify, batch, {.eager = true});
     EXPECT_FALSE(eager == before);
@@ -395,7 +384,7 @@ void trains_in_windows() {
     }
     std::vector<Variable> all = params(lm);
     all.insert(all.end(), kept.begin(), kept.end());
-    return bytes_of(all);
+    return test::bytes(all);
   };
   const auto eager = after({.eager = true}, Carry::states);
   EXPECT_FALSE(after({.eager = true}, Carry::nothing) == eager) << "the states count";

@@ -56,23 +56,15 @@ TEST(Accumulator, AnySplitGivesTheBitsOfTheWhole) {
   }
 }
 
-struct Cnn {
-  nn::Conv2d a, b;
-  nn::Dense head;
-  explicit Cnn(nn::Init init)
-      : a(init / "a", 3, 8, 3, {.padding = {1, 1, 1, 1}}),
-        b(init / "b", 8, 20, 3, {.stride = {2, 2}}),
-        head(init / "head", 20, 4) {}
-  Tensor operator()(const Tensor& x) const { return head(mean(relu(b(relu(a(x)))), {1, 2})); }
-  void each(auto&& f) {
-    f("a", a);
-    f("b", b);
-    f("head", head);
-  }
-};
-
 TEST(Accumulator, ConvolutionsToo) {
-  Cnn model(nn::Init(2));
+  const nn::Init init(2);
+  nn::Sequential model(
+      nn::Conv2d(init / "a", 3, 8, 3, {.padding = {1, 1, 1, 1}}), &relu,
+      nn::Conv2d(init / "b", 8, 20, 3, {.stride = {2, 2}}), &relu,
+      [](const Tensor& pixels) {
+        return mean(pixels, {1, 2});
+      },
+      nn::Dense(init / "head", 20, 4));
   const Tensor x = random::uniform({9, 8, 8, 3}, -1, 1, 3, 3);
   const Tensor labels = Tensor::of<std::int64_t>({0, 1, 2, 3, 0, 1, 2, 3, 1});
   const auto sums = [&](std::vector<std::int64_t> cuts) {

@@ -10,6 +10,7 @@
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/bytes.hpp"
 
 namespace ebb::test {
 
@@ -52,16 +53,6 @@ inline std::vector<std::vector<float>> values(const std::vector<Variable>& vs) {
   std::vector<std::vector<float>> all;
   for (const Variable& v : vs)
     if (v.spec().dtype == DType::f32) all.push_back(v.value().to_vector<float>());
-  return all;
-}
-
-// Of any type.
-inline std::vector<std::vector<std::byte>> bytes(const std::vector<Variable>& vs) {
-  std::vector<std::vector<std::byte>> all;
-  for (const Variable& v : vs) {
-    all.emplace_back(v.spec().bytes());
-    v.read(all.back(), 0);
-  }
   return all;
 }
 

@@ -15,8 +15,8 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/base/memory_faults.hpp"
 #include "ebb/exec/compile.hpp"
+#include "ebb/io/array/safetensors.hpp"
 #include "ebb/optim/ema.hpp"
-#include "ebb/tensor/safetensors.hpp"
 #include "tests/error_of.hpp"
 #include "tests/optim/model.hpp"
 

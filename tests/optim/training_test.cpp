@@ -129,22 +129,10 @@ TEST(Training, AThousandStepsOfFiftyShapesLeaveNothingBehind) {
 #endif
 }
 
-struct Net {
-  nn::Dense up;
-  nn::BatchNorm norm;
-  nn::Dense down;
-  explicit Net(nn::Init init)
-      : up(init / "up", 12, 8), norm(init / "norm", 8), down(init / "down", 8, 5) {}
-  Tensor operator()(const Tensor& x) const { return down(relu(norm(up(x)))); }
-  void each(auto&& f) {
-    f("up", up);
-    f("norm", norm);
-    f("down", down);
-  }
-};
-
 TEST(Training, BatchNormStatisticsAreUntouchedByAFailedStep) {
-  Net net(nn::Init(1));
+  const nn::Init init(1);
+  nn::Sequential net(nn::Dense(init / "up", 12, 8), nn::BatchNorm(init / "norm", 8), &relu,
+                     nn::Dense(init / "down", 8, 5));
   optim::Sgd sgd(params(net), {.momentum = 0.9});
   const Example batch = test::examples(30, 12, 5, 3);
   const auto before = values(variables(net));

@@ -21,7 +21,11 @@ void check_size(const char* layer, const char* what, std::int64_t size) {
   if (size < 1) throw Error(fmt::format("{}: {} is {}, expected at least 1", layer, what, size));
 }
 
-void check_groups(const char* layer, std::int64_t in, std::int64_t out, std::int64_t groups) {
+void check_convolution(const char* layer, std::int64_t in, std::int64_t out, std::int64_t kernel,
+                       std::int64_t groups) {
+  check_size(layer, "in", in);
+  check_size(layer, "out", out);
+  check_size(layer, "kernel", kernel);
   check_size(layer, "groups", groups);
   if (in % groups != 0 || out % groups != 0)
     throw Error(fmt::format("{}: {} channels in and {} out do not divide into {} groups", layer, in,
@@ -148,10 +152,7 @@ Tensor Dropout::operator()(const Tensor& x) const {
 Conv2d::Conv2d(const Init& init, std::int64_t in, std::int64_t out, std::int64_t kernel,
                Conv2dOptions o, bool with_bias)
     : options(o), scope(init.scope()) {
-  check_size("Conv2d", "in", in);
-  check_size("Conv2d", "out", out);
-  check_size("Conv2d", "kernel", kernel);
-  check_groups("Conv2d", in, out, o.groups);
+  check_convolution("Conv2d", in, out, kernel, o.groups);
   const std::int64_t fan = kernel * kernel * (in / o.groups);
   weight = init.make("weight", {out, kernel, kernel, in / o.groups}, fan_in_uniform(fan));
   if (with_bias) bias = init.make("bias", {out}, fan_in_uniform(fan));
@@ -165,10 +166,7 @@ Tensor Conv2d::operator()(const Tensor& x) const {
 Conv1d::Conv1d(const Init& init, std::int64_t in, std::int64_t out, std::int64_t kernel,
                Conv1dOptions o, bool with_bias)
     : options(o), scope(init.scope()) {
-  check_size("Conv1d", "in", in);
-  check_size("Conv1d", "out", out);
-  check_size("Conv1d", "kernel", kernel);
-  check_groups("Conv1d", in, out, o.groups);
+  check_convolution("Conv1d", in, out, kernel, o.groups);
   const std::int64_t fan = kernel * (in / o.groups);
   weight = init.make("weight", {out, kernel, in / o.groups}, fan_in_uniform(fan));
   if (with_bias) bias = init.make("bias", {out}, fan_in_uniform(fan));

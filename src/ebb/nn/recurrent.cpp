@@ -59,18 +59,26 @@ struct Passed {
   std::vector<Tensor> segments, states;
 };
 
-// step(cell, x, state, options, time) takes one cell through one segment. In one direction, a
-// segment goes through all layers before the next one starts: so what lies between two segments,
-// should one have to be made again, is a state of each layer and nothing else.
-template <class Step>
-Passed through(const RecurrentLayers& options, const Tensor& x, const Tensor& lengths,
-               std::vector<Tensor> states, Step&& step) {
+// What takes a cell of these weights through one segment: lstm_segment, gru_segment.
+template <class Weights>
+using Step = SegmentResult(const Tensor& segment, const Weights& weights, const Tensor& state,
+                           const RecurrentOptions& options, std::int64_t time, std::int64_t total);
+
+// In one direction, a segment goes through all layers before the next one starts: so what lies between
+// two segments, should one have to be made again, is a state of each layer and nothing else.
+template <class Layer, class Weights>
+Passed through(const Layer& layer, const Tensor& x, const Tensor& lengths,
+               std::vector<Tensor> states, Weights (&weights_of)(const RecurrentCell&),
+               Step<Weights>& step) {
+  std::vector<Weights> weights;
+  for (const RecurrentCell& cell : layer.cells) weights.push_back(weights_of(cell));
+  const RecurrentLayers& options = layer.options;
   Passed passed{time_segments(x), std::move(states)};
   const Dropout drop(options.dropout);
   const auto layers = static_cast<std::size_t>(options.layers);
   const auto run = [&](std::size_t cell, bool reverse, Tensor& segment, std::int64_t time) {
-    SegmentResult r =
-        step(cell, segment, passed.states[cell], RecurrentOptions{reverse, lengths}, time);
+    SegmentResult r = step(segment, weights[cell], passed.states[cell],
+                           RecurrentOptions{reverse, lengths}, time, x.dim(1));
     passed.states[cell] = std::move(r.state);
     segment = std::move(r.output);
   };
@@ -116,26 +124,14 @@ Passed through(const Lstm& layer, const Tensor& x, const LstmGiven& given) {
   check("Lstm", x, given.initial.size(), layer.cells.size());
   std::vector<Tensor> states(layer.cells.size());
   for (std::size_t i = 0; i < given.initial.size(); ++i) states[i] = joined(given.initial[i]);
-  std::vector<LstmWeights> weights;
-  for (const RecurrentCell& cell : layer.cells) weights.push_back(lstm_weights(cell));
-  return through(layer.options, x, given.lengths, std::move(states),
-                 [&](std::size_t cell, const Tensor& segment, const Tensor& state,
-                     const RecurrentOptions& options, std::int64_t time) {
-                   return lstm_segment(segment, weights[cell], state, options, time, x.dim(1));
-                 });
+  return through(layer, x, given.lengths, std::move(states), lstm_weights, lstm_segment);
 }
 
 Passed through(const Gru& layer, const Tensor& x, const GruGiven& given) {
   check("Gru", x, given.initial.size(), layer.cells.size());
   std::vector<Tensor> states = given.initial;
   states.resize(layer.cells.size());
-  std::vector<GruWeights> weights;
-  for (const RecurrentCell& cell : layer.cells) weights.push_back(gru_weights(cell));
-  return through(layer.options, x, given.lengths, std::move(states),
-                 [&](std::size_t cell, const Tensor& segment, const Tensor& state,
-                     const RecurrentOptions& options, std::int64_t time) {
-                   return gru_segment(segment, weights[cell], state, options, time, x.dim(1));
-                 });
+  return through(layer, x, given.lengths, std::move(states), gru_weights, gru_segment);
 }
 
 // h of a state as the segments pass it on.

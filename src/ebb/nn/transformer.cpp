@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ebb/base/error.hpp"
@@ -15,6 +16,7 @@
 #include "ebb/ops/shape.hpp"
 #include "ebb/ops/slice.hpp"
 #include "ebb/ops/unary.hpp"
+#include "ebb/tape/tape.hpp"
 
 namespace ebb::nn {
 namespace {
@@ -55,14 +57,18 @@ Tensor dropped(const Tensor& x, double rate) {
   return training() && rate > 0 ? dropout(x, rate) : x;
 }
 
-Tensor position_rows(const Embedding& positions, std::int64_t length, const char* model) {
+void check_positions(const Embedding& positions, std::int64_t length, const char* model) {
   const std::int64_t known = positions.weight.spec().shape[0];
   if (length > known)
     throw Error(
         fmt::format("{}: the text has {} positions, the model knows {}; cut the text or build "
                     "the model with more",
                     model, length, known));
-  return length == known ? positions.weight.value() : slice(positions.weight, 0, 0, length);
+}
+
+Tensor position_rows(const Embedding& positions, std::int64_t length, const char* model) {
+  check_positions(positions, length, model);
+  return ops::first_rows(positions.weight, length);
 }
 
 std::vector<TransformerBlock> blocks(const Init& init, const Options& o) {
@@ -112,10 +118,8 @@ Tensor MultiHeadAttention::operator()(const Tensor& x, const Tensor& mask,
   Tensor q = q_proj(x), k = k_proj(seen);
   const Tensor v = v_proj(seen);
   const Scope in(scope);
-  if (options.rotary) {
-    q = rotary(q, {.heads = options.heads, .base = options.rotary_base});
-    k = rotary(k, {.heads = options.key_heads(), .base = options.rotary_base});
-  }
+  q = rotated(q, options.heads, 0);
+  k = rotated(k, options.key_heads(), 0);
   const Tensor y = attention(q, k, v,
                              {.heads = options.heads,
                               .kv_heads = options.key_heads(),
@@ -124,6 +128,25 @@ Tensor MultiHeadAttention::operator()(const Tensor& x, const Tensor& mask,
                               .dropout = training() ? options.dropout : 0},
                              mask);
   return o_proj(y);
+}
+
+Tensor MultiHeadAttention::operator()(const Tensor& x, KvCache& cache, int layer) const {
+  const Tensor q = q_proj(x), k = k_proj(x), v = v_proj(x);
+  const Scope in(scope);
+  const std::int64_t position = cache.length();
+  const KvCache::Seen seen = cache.add(layer, rotated(k, options.key_heads(), position), v);
+  const Tensor y = attention(rotated(q, options.heads, position), seen.keys, seen.values,
+                             {.heads = options.heads,
+                              .kv_heads = options.key_heads(),
+                              .causal = true,
+                              .window = options.window,
+                              .offset = seen.offset});
+  return o_proj(y);
+}
+
+Tensor MultiHeadAttention::rotated(const Tensor& x, std::int64_t heads, std::int64_t offset) const {
+  if (!options.rotary) return x;
+  return rotary(x, {.heads = heads, .base = options.rotary_base, .offset = offset});
 }
 
 FeedForward::FeedForward(const Init& init, const Options& o)
@@ -175,6 +198,11 @@ Tensor TransformerBlock::operator()(Tensor x, const Tensor& mask) const {
   return x + dropped(mlp(mlp_norm(x)), dropout);
 }
 
+Tensor TransformerBlock::operator()(Tensor x, KvCache& cache, int layer) const {
+  x = x + attn(attn_norm(x), cache, layer);
+  return x + mlp(mlp_norm(x));
+}
+
 namespace {
 
 template <class ModelOptions>
@@ -220,7 +248,41 @@ Tensor Gpt::states(const Tensor& ids) const {
   return norm(x);
 }
 
-Tensor Gpt::operator()(const Tensor& ids) const { return linear(states(ids), head_weight()); }
+Tensor Gpt::states(const Tensor& ids, KvCache& cache) const {
+  check_ids("Gpt", ids);
+  if (ids.dim(0) != 1 || !options.causal)
+    throw Error(
+        fmt::format("Gpt: ids {} of a {} model; a cache is for one text at a time, and for models "
+                    "whose positions see only those before them",
+                    to_string(ids.spec()), options.causal ? "causal" : "non-causal"));
+  const Tape::Pause pause;
+  const std::int64_t from = cache.length(), end = from + ids.dim(1);
+  cache.begin(ids.dim(1));
+  Tensor x = tokens(ids);
+  if (positions) {
+    check_positions(*positions, end, "Gpt");
+    x = x + slice(positions->weight, 0, from, end);
+  }
+  for (std::size_t i = 0; i < layers.size(); ++i) x = layers[i](x, cache, static_cast<int>(i));
+  x = norm(x);
+  cache.end();  // now nothing fails any more
+  return x;
+}
+
+KvCache kv_cache(const Gpt& model, std::int64_t context, std::int64_t at_once) {
+  const GptOptions& o = model.options;
+  if (context == 0) context = o.context;
+  if (context < 1)
+    throw Error(fmt::format("kv_cache: a context of {}; expected at least 1", context));
+  if (model.positions) check_positions(*model.positions, context, "kv_cache");
+  const TransformerOptions block = o;
+  return KvCache({.layers = o.layers,
+                  .width = o.width / o.heads * block.key_heads(),
+                  .context = context,
+                  .window = o.window,
+                  .at_once = std::min(at_once, context),
+                  .dtype = model.tokens.weight.spec().dtype});
+}
 
 Loss Gpt::loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions how) const {
   return linear_cross_entropy(states(ids), head_weight(), next, how);

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "ebb/nn/kv_cache.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/ops/loss.hpp"
 
@@ -48,12 +49,17 @@ struct MultiHeadAttention {  // (batch, length, width) → the same
   // `mask` (batch, length), bool: which positions may be looked at. `memory`: what is looked at instead
   // of x itself (cross-attention).
   Tensor operator()(const Tensor& x, const Tensor& mask = {}, const Tensor& memory = {}) const;
+  // x (1, length, width) goes on from what the cache has of this layer, and looks at both.
+  Tensor operator()(const Tensor& x, KvCache& cache, int layer) const;
   void each(auto&& f) {
     f("q_proj", q_proj);
     f("k_proj", k_proj);
     f("v_proj", v_proj);
     f("o_proj", o_proj);
   }
+
+ private:
+  Tensor rotated(const Tensor& x, std::int64_t heads, std::int64_t offset) const;
 };
 
 struct FeedForward {  // (…, width) → the same
@@ -89,6 +95,7 @@ struct TransformerBlock {  // x + attn(norm x), then x + mlp(norm x)
   FeedForward mlp;
   TransformerBlock(const Init& init, const TransformerOptions& options);
   Tensor operator()(Tensor x, const Tensor& mask = {}) const;
+  Tensor operator()(Tensor x, KvCache& cache, int layer) const;
   void each(auto&& f) {
     f("attn_norm", attn_norm);
     f("attn", attn);
@@ -128,7 +135,11 @@ struct Gpt {  // ids (batch, length) → logits (batch, length, vocabulary)
   Gpt(const Init& init, const GptOptions& options);
 
   Tensor states(const Tensor& ids) const;  // (batch, length, width), normalised
-  Tensor operator()(const Tensor& ids) const;
+  // Of ids (1, length) that go on from what the cache has read, and are then read, too: the rows of the
+  // whole text's states, to the bit. No gradient.
+  Tensor states(const Tensor& ids, KvCache& cache) const;
+  Tensor logits(const Tensor& states) const { return linear(states, head_weight()); }
+  Tensor operator()(const Tensor& ids) const { return logits(states(ids)); }
   // Cross-entropy of the next tokens, in tiles: logits are never held.
   Loss loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions how = {}) const;
   void each(auto&& f) {
@@ -142,6 +153,10 @@ struct Gpt {  // ids (batch, length) → logits (batch, length, vocabulary)
  private:
   const Variable& head_weight() const { return head ? head->weight : tokens.weight; }
 };
+
+// For texts of up to `context` positions (0: as many as the model was made for), read in passes of at most
+// `at_once` of them.
+KvCache kv_cache(const Gpt& model, std::int64_t context = 0, std::int64_t at_once = 128);
 
 struct EncoderOptions {  // as GptOptions
   using Norm = TransformerOptions::Norm;

@@ -83,6 +83,7 @@ void Optimizer::set_lr(double lr) { core().set_lr(lr); }
 void Optimizer::set_schedule(Schedule schedule) { core().set_schedule(std::move(schedule)); }
 void Optimizer::clip_value(double limit) { core().clip_value(limit); }
 void Optimizer::clip_norm(double limit) { core().clip_norm(limit); }
+void Optimizer::check_gradients() { core().check_gradients(); }
 double Optimizer::last_norm() const { return core().last_norm(); }
 void Optimizer::on_bad_loss(BadLoss bad) { core().on_bad_loss(bad); }
 double Optimizer::loss_scale() const { return core().loss_scale(); }
@@ -194,6 +195,10 @@ void OptimizerCore::clip_value(double limit) {
 void OptimizerCore::clip_norm(double limit) {
   check_positive("clip_norm", limit);
   clip_norm_ = limit;
+  check_gradients();
+}
+
+void OptimizerCore::check_gradients() {
   if (!norm_) norm_ = number("norm", Tensor::zeros({}, DType::f64));
 }
 

@@ -51,7 +51,10 @@ class Optimizer {
   // All gradients together to this length at most. A step whose length is infinite or NaN is not
   // taken: parameters and state stay as they are, and skipped() counts it, not steps().
   void clip_norm(double limit);
-  double last_norm() const;  // before clipping; measured only with clip_norm or a loss scale
+  // A gradient that is infinite or NaN is found, as with clip_norm, and nothing is clipped. All gradients
+  // wait for each other then, which is memory that a step otherwise may do without.
+  void check_gradients();
+  double last_norm() const;  // before clipping; measured only with these two or a loss scale
   // What minimize does about a loss that is infinite or NaN. Unless this is called it throws; or, with
   // clip_norm or a loss scale, goes by the length of the gradient.
   void on_bad_loss(BadLoss bad);
@@ -59,7 +62,7 @@ class Optimizer {
   double loss_scale() const;   // of the next step; 1 where the loss is not scaled
   std::int64_t steps() const;  // taken so far
   // Not taken because the loss was infinite or NaN, with BadLoss::skip; or because the length of the
-  // gradient was, with clip_norm or a loss scale.
+  // gradient was, with clip_norm, check_gradients or a loss scale.
   std::int64_t skipped() const;
   const std::vector<Variable>& params() const;  // without frozen ones
   // Everything a later run needs to go on: the rule's state, the rate, the loss scale, and the numbers

@@ -46,6 +46,7 @@ class OptimizerCore : public std::enable_shared_from_this<OptimizerCore> {
   void set_schedule(Schedule schedule) { schedule_ = std::move(schedule); }
   void clip_value(double limit);
   void clip_norm(double limit);
+  void check_gradients();
   double last_norm() const { return norm_ ? norm_.value().item<double>() : 0; }
   void on_bad_loss(BadLoss bad) { bad_loss_ = bad; }
   double loss_scale() const { return scale_.now(); }

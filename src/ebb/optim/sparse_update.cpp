@@ -11,12 +11,6 @@ namespace ebb::ops {
 
 using At = SparseUpdateInputs;
 
-#define EBB_SPARSE_NAME(Rule, slots, text) \
-  template <>                              \
-  const char* const SparseUpdate<Rule, slots>::name = text;
-EBB_SPARSE_UPDATES(EBB_SPARSE_NAME)
-#undef EBB_SPARSE_NAME
-
 template <class Rule, int kSlots>
 std::array<Spec, SparseUpdate<Rule, kSlots>::kOutputs> SparseUpdate<Rule, kSlots>::shape(
     Specs in) const {
@@ -48,7 +42,7 @@ std::size_t SparseUpdate<Rule, kSlots>::scratch(Specs in) const {
 }
 
 template <class Rule, int kSlots>
-void SparseUpdate<Rule, kSlots>::update(Ins in, Outs out, Scratch scratch) const {
+void SparseUpdate<Rule, kSlots>::run(Ins in, Outs out, Scratch scratch) const {
   optim::Entry entry{.spec = in[At::param].spec,
                      .grad_type = in[At::rows].dtype(),
                      .param = out[UpdateOutputs::param].as<std::byte>(),
@@ -68,7 +62,7 @@ void SparseUpdate<Rule, kSlots>::update(Ins in, Outs out, Scratch scratch) const
   optim::run_rule({&entry, 1}, rule, {scale, clip_value}, scratch);
 }
 
-#define EBB_SPARSE_OP(Rule, slots, text)           \
+#define EBB_SPARSE_OP(Rule, slots)                 \
   static_assert(optim::takes_sparse<Rule>(slots)); \
   template struct SparseUpdate<Rule, slots>;
 EBB_SPARSE_UPDATES(EBB_SPARSE_OP)
@@ -114,7 +108,7 @@ void SparseSumOfSquares::run(In indices, In rows, Out sum, Scratch scratch) cons
 }
 
 std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices) {
-#define EBB_SPARSE_FORM(Rule, slots, text)                                         \
+#define EBB_SPARSE_FORM(Rule, slots)                                               \
   if (&update.type() == &op_type<Update<Rule, slots>>()) {                         \
     constexpr bool kLazy = std::is_same_v<Rule, kernels::LazyAdamRule>;            \
     if (indices.size() > optim::most_sparse_rows(param, kLazy)) return {};         \

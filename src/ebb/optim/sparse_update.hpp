@@ -15,7 +15,7 @@ namespace ebb::ops {
 template <class Rule, int kSlots>
 struct SparseUpdate {
   static constexpr int kOutputs = 1 + kSlots;
-  static const char* const name;
+  static constexpr auto name = UpdateName<Rule, kSlots>::sparse;
   static constexpr bool once = true, unlisted = true;
   double clip_value = 0;
   bool operator==(const SparseUpdate&) const = default;
@@ -23,30 +23,14 @@ struct SparseUpdate {
   Cost cost(Specs in) const;
   std::size_t scratch(Specs in) const;
   std::uint32_t overwrites(int output) const { return SparseUpdateInputs::replaced_by(output); }
-  template <class... O>
-  void run(Ins in, O... out_and_scratch) const {
-    const std::tuple<O...> all(out_and_scratch...);
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      const Out out[] = {std::get<I>(all)...};
-      update(in, out, std::get<kOutputs>(all));
-    }
-    (std::make_index_sequence<kOutputs>{});
-  }
-
- private:
-  void update(Ins in, Outs out, Scratch scratch) const;
+  void run(Ins in, Outs out, Scratch scratch) const;
 };
 
-#define EBB_SPARSE_UPDATES(X)                     \
-  X(kernels::SgdRule, 0, "sparse_sgd")            \
-  X(kernels::AdamRule, 2, "sparse_adam")          \
-  X(kernels::LazyAdamRule, 2, "sparse_lazy_adam") \
-  X(kernels::AdagradRule, 1, "sparse_adagrad")
-#define EBB_SPARSE_NAME(Rule, slots, text) \
-  template <>                              \
-  const char* const SparseUpdate<Rule, slots>::name;
-EBB_SPARSE_UPDATES(EBB_SPARSE_NAME)
-#undef EBB_SPARSE_NAME
+#define EBB_SPARSE_UPDATES(X) \
+  X(kernels::SgdRule, 0)      \
+  X(kernels::AdamRule, 2)     \
+  X(kernels::LazyAdamRule, 2) \
+  X(kernels::AdagradRule, 1)
 
 // indices (i…), rows (i…, width…) → Σ g², f64 (), of the whole gradient they add up to: as
 // SumOfSquares has it.

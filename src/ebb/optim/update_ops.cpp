@@ -98,18 +98,6 @@ void StepScale::run(Ins in, Out scale, Out norm, Scratch) const {
   *scale.as<double>() = r.scale;
 }
 
-#define EBB_UPDATE_NAME(Rule, slots, text) \
-  template <>                              \
-  const char* const Update<Rule, slots>::name = text;
-#define EBB_MASTER_NAME(Rule, slots, text) \
-  template <>                              \
-  const char* const Update<Rule, slots, true>::name = text "_with_master";
-EBB_ELEMENT_UPDATES(EBB_UPDATE_NAME)
-EBB_ELEMENT_UPDATES(EBB_MASTER_NAME)
-EBB_FACTORED_UPDATES(EBB_UPDATE_NAME)
-#undef EBB_UPDATE_NAME
-#undef EBB_MASTER_NAME
-
 template <class Rule, int kSlots, bool kMaster>
 std::array<Spec, Update<Rule, kSlots, kMaster>::kOutputs> Update<Rule, kSlots, kMaster>::shape(
     Specs in) const {
@@ -159,7 +147,7 @@ std::size_t Update<Rule, kSlots, kMaster>::scratch(Specs in) const {
 }
 
 template <class Rule, int kSlots, bool kMaster>
-void Update<Rule, kSlots, kMaster>::update(Ins in, Outs out, Scratch scratch) const {
+void Update<Rule, kSlots, kMaster>::run(Ins in, Outs out, Scratch scratch) const {
   const In &param = in[UpdateInputs::param], &gradient = in[UpdateInputs::gradient];
   for (std::size_t i = 0; i < out.size(); ++i)
     if (const In& old = in[UpdateInputs::param + i]; out[i].data != old.data)

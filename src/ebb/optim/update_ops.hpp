@@ -50,34 +50,6 @@ struct StepScale {
   std::size_t before_squares() const { return 1u + loss_scaled + (bad == BadLoss::allow ? 0 : 2); }
 };
 
-// UpdateInputs → UpdateOutputs, with a master copy if kMaster. The rule is the bytes of a Rule, filled in
-// for this step; a scale of 0 leaves all as it is.
-template <class Rule, int kSlots, bool kMaster = false>
-struct Update {
-  static constexpr int kOutputs = 1 + kMaster + kSlots;
-  static const char* const name;
-  static constexpr bool half = true;
-  double clip_value = 0;
-  bool operator==(const Update&) const = default;
-  std::array<Spec, kOutputs> shape(Specs in) const;
-  Cost cost(Specs in) const;
-  std::size_t scratch(Specs in) const;
-  std::uint32_t overwrites(int output) const { return UpdateInputs::replaced_by(output); }
-  static constexpr bool once = true;  // an update is never run again
-  template <class... O>
-  void run(Ins in, O... out_and_scratch) const {
-    const std::tuple<O...> all(out_and_scratch...);
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      const Out out[] = {std::get<I>(all)...};
-      update(in, out, std::get<kOutputs>(all));
-    }
-    (std::make_index_sequence<kOutputs>{});
-  }
-
- private:
-  void update(Ins in, Outs out, Scratch scratch) const;
-};
-
 // Every rule with a number of slots, and the name of its op. The first ones take 16-bit parameters,
 // with a master copy or without.
 #define EBB_ELEMENT_UPDATES(X)                   \
@@ -93,17 +65,35 @@ struct Update {
 #define EBB_FACTORED_UPDATES(X)             \
   X(kernels::AdafactorRule, 1, "adafactor") \
   X(kernels::AdafactorRule, 2, "adafactor_factored")
-#define EBB_UPDATE_NAME(Rule, slots, text) \
-  template <>                              \
-  const char* const Update<Rule, slots>::name;
-#define EBB_MASTER_NAME(Rule, slots, text) \
-  template <>                              \
-  const char* const Update<Rule, slots, true>::name;
+template <class Rule, int kSlots>
+struct UpdateName;
+#define EBB_UPDATE_NAME(Rule, slots, text)                                         \
+  template <>                                                                      \
+  struct UpdateName<Rule, slots> {                                                 \
+    static constexpr const char *plain = text, *with_master = text "_with_master", \
+                                *sparse = "sparse_" text;                          \
+  };
 EBB_ELEMENT_UPDATES(EBB_UPDATE_NAME)
-EBB_ELEMENT_UPDATES(EBB_MASTER_NAME)
 EBB_FACTORED_UPDATES(EBB_UPDATE_NAME)
 #undef EBB_UPDATE_NAME
-#undef EBB_MASTER_NAME
+
+// UpdateInputs → UpdateOutputs, with a master copy if kMaster. The rule is the bytes of a Rule, filled in
+// for this step; a scale of 0 leaves all as it is.
+template <class Rule, int kSlots, bool kMaster = false>
+struct Update {
+  static constexpr int kOutputs = 1 + kMaster + kSlots;
+  static constexpr auto name =
+      kMaster ? UpdateName<Rule, kSlots>::with_master : UpdateName<Rule, kSlots>::plain;
+  static constexpr bool half = true;
+  double clip_value = 0;
+  bool operator==(const Update&) const = default;
+  std::array<Spec, kOutputs> shape(Specs in) const;
+  Cost cost(Specs in) const;
+  std::size_t scratch(Specs in) const;
+  std::uint32_t overwrites(int output) const { return UpdateInputs::replaced_by(output); }
+  static constexpr bool once = true;  // an update is never run again
+  void run(Ins in, Outs out, Scratch scratch) const;
+};
 
 // EmaInputs → the average, in its place. The rule is the bytes of an EmaRule.
 struct Ema {
