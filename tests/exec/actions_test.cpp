@@ -14,24 +14,12 @@
 #include "ebb/ops/loss.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
+#include "tests/exec/deep.hpp"
 
 namespace ebb::exec {
 namespace {
 
-struct Deep {  // 6 layers of 256: 256 KiB each, worth a transfer
-  std::vector<nn::Dense> layers;
-  explicit Deep(const nn::Init& init) {
-    for (int i = 0; i < 6; ++i)
-      layers.emplace_back(init / i, 256, 256, nn::DenseOptions{.activation = Activation::tanh});
-  }
-  Tensor operator()(Tensor x) const {
-    for (const nn::Dense& l : layers) x = l(x);
-    return x;
-  }
-  void each(auto&& f) {
-    for (std::size_t i = 0; i < layers.size(); ++i) f(std::to_string(i), layers[i]);
-  }
-};
+using test::Deep;
 
 struct Training {
   Deep model{nn::Init(1)};

@@ -15,15 +15,18 @@
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/loss.hpp"
+#include "ebb/ops/matmul.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/optim/save.hpp"
 #include "tests/error_of.hpp"
+#include "tests/exec/budget_program.hpp"
 
 namespace ebb {
 namespace {
 
 using test::error_of;
+using test::Program;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
@@ -35,28 +38,6 @@ std::uint64_t arenas_held() {
     if (h.site.starts_with("arena")) bytes += h.bytes;
   return bytes;
 }
-
-struct Program {
-  nn::Mlp model{nn::Init(1), {256, 512, 512, 10}, {.dropout = 0.1}};
-  optim::AdamW adam{params(model), {.lr = 1e-3}};
-  Dataset data = [] {
-    std::vector<std::int32_t> labels(150);
-    for (int i = 0; i < 150; ++i) labels[static_cast<std::size_t>(i)] = i % 10;
-    return Dataset::of(
-               {{"x", random::normal({150, 256}, 0, 1, 3, 4)}, {"y", Tensor::from(labels, {150})}})
-        .shuffle(1)
-        .batch(32);
-  }();
-
-  Loss loss(const Batch& b) { return sparse_cross_entropy(model(b["x"]), b["y"]); }
-  auto train(CompileOptions options) {
-    return compile(data.spec(), options, [this](const Batch& b) { return adam.minimize(loss(b)); });
-  }
-  auto test(CompileOptions options) {
-    const nn::Evaluation quiet;
-    return compile(data.spec(), options, [this](const Batch& b) { return loss(b); });
-  }
-};
 
 TEST(OneBudget, FunctionsShareOneArena) {
   Program p;
@@ -251,6 +232,38 @@ TEST(OneBudget, WhereThereIsNoRoomForTwoTheyWait) {
   EXPECT_EQ(other.adam.steps(), 100);
 }
 
+// Also a result is waited for: a large one, while two others have their arenas.
+TEST(OneBudget, ResultsAreWaitedFor) {
+  Program one, other;
+  const Tensor wide = random::normal({256, 2048}, 0, 1, 5, 6);
+  const auto predict = [&](CompileOptions options) {
+    return compile(one.data.spec(), options, [&](const Batch& b) { return matmul(b["x"], wide); });
+  };
+  std::uint64_t least = 0;
+  {
+    auto a = one.train({.spill = false}), b = other.train({.spill = false});
+    auto c = predict({.spill = false});
+    least = smallest_budget();
+  }
+  const memory::Room room(kMiB);
+  const Budget budget(ByteSize{least + kMiB});
+  auto a = one.train({.spill = false}), b = other.train({.spill = false});
+  auto c = predict({.spill = false});
+  const Batch x = one.data.rows(0, 32).all(), y = other.data.rows(0, 32).all();
+  const Batch fewer = one.data.rows(0, 7).all();
+  {
+    std::jthread first([&] {
+      for (int i = 0; i < 150; ++i) a(x);
+    });
+    std::jthread second([&] {
+      for (int i = 0; i < 150; ++i) b(y);
+    });
+    for (int i = 0; i < 150; ++i) EXPECT_NO_THROW(c(i % 2 ? x : fewer)) << i;
+  }
+  EXPECT_EQ(one.adam.steps(), 150);
+  EXPECT_EQ(other.adam.steps(), 150);
+}
+
 // Others are compiled, meet new shapes and go while steps run on another thread; under a budget so that
 // all are planned anew each time.
 TEST(OneBudget, PlanningWaitsForStepsAndStepsForPlanning) {
@@ -336,6 +349,44 @@ TEST(OneBudget, ARefusalNamesTheSmallestForAll) {
     EXPECT_EQ(both(least - 1), least);
     EXPECT_LT(first, least);
     EXPECT_EQ(both(first), least);
+  }
+}
+
+// Also where the functions hold constants, which a plan that is refused never gets to.
+TEST(OneBudget, ARefusalCountsConstants) {
+  Program p;
+  const auto shifted = [&](const Batch& b, float by) {
+    const Tensor some = Tensor::full({256}, by), more = Tensor::full({32, 1}, by);
+    const Tensor x = (b["x"] + some) * more.rows(0, b.rows());
+    return sparse_cross_entropy(p.model(x), b["y"]);
+  };
+  const auto train = [&](CompileOptions options) {
+    options.split = false;
+    return compile(p.data.spec(), options,
+                   [&](const Batch& b) { return p.adam.minimize(shifted(b, 0.5f)); });
+  };
+  const auto test = [&](CompileOptions options) {
+    options.split = false;
+    return compile(p.data.spec(), options, [&](const Batch& b) { return shifted(b, 0.25f); });
+  };
+  std::uint64_t named = 0;
+  try {
+    const CompileOptions options{.memory = ByteSize{runtime::reserve() + kMiB}};
+    auto a = test(options);
+    auto b = train(options);
+  } catch (const BudgetTooSmall& e) {
+    named = e.minimum;
+  }
+  for (int i = 0; i < 2; ++i) {  // once for one, once for both
+    try {
+      const CompileOptions options{.memory = ByteSize{named}};
+      auto a = test(options);
+      auto b = train(options);
+      break;
+    } catch (const BudgetTooSmall& e) {
+      EXPECT_EQ(i, 0) << named << ", then " << e.minimum;
+      named = e.minimum;
+    }
   }
 }
 

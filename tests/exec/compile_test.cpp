@@ -11,6 +11,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/input_gradients.hpp"
+#include "ebb/io/array/npy.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/binary.hpp"
@@ -20,7 +21,7 @@
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
-#include "ebb/tensor/npy.hpp"
+#include "tests/bytes.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {
@@ -54,18 +55,8 @@ struct Data {
   BatchSpec spec() const { return {{"x", x.spec()}, {"y", y.spec()}}; }
 };
 
-std::vector<std::byte> bytes_of(const std::vector<Variable>& all) {
-  std::vector<std::byte> out;
-  for (const Variable& v : all) {
-    std::vector<std::byte> part(v.spec().bytes());
-    v.read(part, 0);
-    out.insert(out.end(), part.begin(), part.end());
-  }
-  return out;
-}
-
 // The weights and the optimizer's state after some steps.
-std::vector<std::byte> eager(const Data& data) {
+test::Bytes eager(const Data& data) {
   random::seed(7);
   Deep model{nn::Init(1)};
   optim::AdamW adam(params(model), {.lr = 1e-2});
@@ -76,11 +67,11 @@ std::vector<std::byte> eager(const Data& data) {
   }
   auto all = variables(model);
   for (const Variable& v : adam.state()) all.push_back(v);
-  return bytes_of(all);
+  return test::bytes(all);
 }
 
 struct Outcome {
-  std::vector<std::byte> bytes;
+  test::Bytes bytes;
   plan::Plan plan;
 };
 
@@ -94,7 +85,7 @@ Outcome compiled(const Data& data, const CompileOptions& options) {
   for (int i = 0; i < kSteps; ++i) step(data.batch());
   auto all = variables(model);
   for (const Variable& v : adam.state()) all.push_back(v);
-  Outcome o{bytes_of(all), step.plan()};
+  Outcome o{test::bytes(all), step.plan()};
   o.plan.programs.clear();  // which hold the variables
   return o;
 }
@@ -241,12 +232,12 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
     return CompileOptions{.memory = ByteSize{bytes}};
   };
   compile(data.spec(), budget_of(std::uint64_t{1} << 40), fn);  // code and tables of a first plan
-  const auto before = bytes_of(params(model));
+  const auto before = test::bytes(params(model));
   ledger::reset_peak();
   const std::uint64_t held = ledger::total().live;
   const std::vector<plan::FrontierPoint> curve = frontier(data.spec(), {}, fn);
   EXPECT_LT(ledger::total().peak - held, 64u << 10) << "no arena";
-  EXPECT_EQ(bytes_of(params(model)), before);
+  EXPECT_EQ(test::bytes(params(model)), before);
   EXPECT_EQ(adam.steps(), 0);
 
   ASSERT_GT(curve.size(), 3u);
@@ -368,10 +359,10 @@ TEST(Compile, AFailedStepChangesNothing) {
     return adam.minimize(sparse_cross_entropy(dense(dropout(b["x"], 0.5)), b["y"]));
   });
   step({{"x", x}, {"y", good}});
-  const auto before = bytes_of({dense.weight, dense.bias});
+  const auto before = test::bytes({dense.weight, dense.bias});
   const random::State draws = random::state();
   EXPECT_THROW(step({{"x", x}, {"y", bad}}), Error);
-  EXPECT_EQ(bytes_of({dense.weight, dense.bias}), before);
+  EXPECT_EQ(test::bytes({dense.weight, dense.bias}), before);
   EXPECT_EQ(adam.steps(), 1);
   EXPECT_EQ(random::state(), draws);
   step({{"x", x}, {"y", good}});

@@ -18,27 +18,15 @@
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
+#include "tests/bytes.hpp"
+#include "tests/exec/deep.hpp"
 
 namespace ebb {
 namespace {
 
 using file_faults::Call;
 using file_faults::Fault;
-
-struct Deep {  // 6 layers of 256: 256 KiB each, worth a transfer
-  std::vector<nn::Dense> layers;
-  explicit Deep(const nn::Init& init) {
-    for (int i = 0; i < 6; ++i)
-      layers.emplace_back(init / i, 256, 256, nn::DenseOptions{.activation = Activation::tanh});
-  }
-  Tensor operator()(Tensor x) const {
-    for (const nn::Dense& l : layers) x = l(x);
-    return x;
-  }
-  void each(auto&& f) {
-    for (std::size_t i = 0; i < layers.size(); ++i) f(std::to_string(i), layers[i]);
-  }
-};
+using test::Deep;
 
 // A model whose smallest plan spills, its data, and its bytes.
 struct Trial {
@@ -51,15 +39,7 @@ struct Trial {
     return compile({{"x", x.spec()}, {"y", y.spec()}}, options,
                    [this](const Batch& b) { return adam.minimize(mse(model(b["x"]), b["y"])); });
   }
-  std::vector<std::byte> bytes() const {
-    std::vector<std::byte> out;
-    for (const Variable& v : adam.params()) {
-      std::vector<std::byte> part(v.spec().bytes());
-      v.read(part, 0);
-      out.insert(out.end(), part.begin(), part.end());
-    }
-    return out;
-  }
+  test::Bytes bytes() const { return test::bytes(adam.params()); }
 };
 
 const CompileOptions kSpilling{.recompute = false, .split = false};

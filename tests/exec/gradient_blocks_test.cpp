@@ -18,12 +18,11 @@
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/bytes.hpp"
+#include "tests/exec/failed_transfers.hpp"
 
 namespace ebb {
 namespace {
-
-using file_faults::Fault;
-using file_faults::Repeat;
 
 constexpr std::int64_t kTokens = 48;
 const Spec kIds{{kTokens}, DType::i64};
@@ -101,12 +100,10 @@ struct Trial {
   auto compiled(CompileOptions options) {
     return compile(model.spec(), options, [this](const Batch& b) { return step(b); });
   }
-  std::vector<std::vector<std::byte>> bytes() const {
+  test::Bytes bytes() const {
     std::vector<Variable> all = optimizer.state();
     for (const Variable& v : optimizer.params()) all.push_back(v);
-    std::vector<std::vector<std::byte>> out;
-    for (const Variable& v : all) v.read(out.emplace_back(v.spec().bytes()), 0);
-    return out;
+    return test::bytes(all);
   }
 };
 
@@ -218,59 +215,29 @@ TEST(GradientBlocks, ABadLabelChangesNothing) {
   EXPECT_NE(run.bytes(), before);
 }
 
-// Whichever transfer fails, the step throws; all is then what it was, or the step says that it is
-// torn and refuses to go on.
 TEST(GradientBlocks, AFailedTransferLeavesNoMixture) {
+  using Run = Trial<LargeTied>;
   CompileOptions options = [] {  // what is held here would count there
-    Trial<LargeTied> first;
+    Run first;
     return tight(first);
   }();
-  int whole = 0, torn = 0;
-  for (const bool write : {true, false})
-    for (const std::uint64_t nth : {1, 2, 5, 9, 14, 25}) {
-      const Repeat repeat = nth % 2 ? Repeat::from_then_on : Repeat::once;
-      Trial<LargeTied> run;
-      // What a process sets aside grows where it has planned many times.
-      std::optional made = [&] {
-        try {
-          return run.compiled(options);
-        } catch (const BudgetTooSmall& e) {
-          options.memory = ByteSize{e.minimum + (std::uint64_t{128} << 10)};
-          return run.compiled(options);
-        }
-      }();
-      auto& step = *made;
-      ASSERT_EQ(step.plan().chosen.gradient_blocks, 1u);
-      step(run.model.batch(0));
-      const auto before = run.bytes();
-      const file_faults::Guard guard;
-      write ? file_faults::fail_write(nth, Fault::enospc, repeat)
-            : file_faults::fail_read(nth, Fault::eio, repeat);
-      try {
-        step(run.model.batch(1));
-        file_faults::clear();
-        continue;
-      } catch (const FileError&) {
-        file_faults::clear();
-      }
-      if (step.executor().torn()) {
-        ++torn;
-        EXPECT_THROW(step(run.model.batch(1)), Error);
-        continue;
-      }
-      ++whole;
-      EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
-      step(run.model.batch(1));  // goes on as if nothing had been
-      made.reset();              // and its budget
-      Trial<LargeTied> again;
-      for (int i = 0; i < 2; ++i) {
-        Tape tape;
-        again.step(again.model.batch(i));
-      }
-      EXPECT_EQ(run.bytes(), again.bytes()) << (write ? "write " : "read ") << nth;
+  // What a process sets aside grows where it has planned many times.
+  const auto compiled = [&](Run& run) {
+    try {
+      return run.compiled(options);
+    } catch (const BudgetTooSmall& e) {
+      options.memory = ByteSize{e.minimum + (std::uint64_t{128} << 10)};
+      return run.compiled(options);
     }
-  EXPECT_GT(whole, 0);
-  EXPECT_GT(torn + whole, 6) << "the faults reached the spill file";
+  };
+  test::expect_no_mixture(
+      {1, 2, 5, 9, 14, 25}, [] { return Run(); },
+      [&](Run& run) {
+        auto step = compiled(run);
+        EXPECT_EQ(step.plan().chosen.gradient_blocks, 1u);
+        return step;
+      },
+      [](const Run& run, int i) { return run.model.batch(i); });
 }
 
 }  // namespace

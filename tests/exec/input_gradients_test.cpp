@@ -5,13 +5,13 @@
 #include <cstdio>
 
 #include "ebb/base/error.hpp"
+#include "ebb/io/array/npy.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/tape/tape.hpp"
-#include "ebb/tensor/npy.hpp"
 
 namespace ebb {
 namespace {

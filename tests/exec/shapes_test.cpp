@@ -11,6 +11,7 @@
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/bytes.hpp"
 
 namespace ebb {
 namespace {
@@ -58,16 +59,14 @@ struct Trial {
     options.memory = ByteSize{made_with(options).plan().minimum + (std::uint64_t{1} << 20)};
     return options;
   }
-  std::vector<std::vector<std::byte>> bytes() {
+  test::Bytes bytes() {
     std::vector<Variable> all = adam.state();
     for (const Variable& v : params(model)) all.push_back(v);
-    std::vector<std::vector<std::byte>> out;
-    for (const Variable& v : all) v.read(out.emplace_back(v.spec().bytes()), 0);
-    return out;
+    return test::bytes(all);
   }
 };
 
-using Bytes = std::vector<std::vector<std::byte>>;
+using test::Bytes;
 void nothing(Trial&, int) {}
 // What each step leaves, eager: of a model that is gone when others are planned.
 std::vector<Bytes> eager(std::initializer_list<std::int64_t> rows, auto&& after) {

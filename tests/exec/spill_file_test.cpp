@@ -161,11 +161,9 @@ TEST_P(SpillFileTest, GenerationsSwitchTogetherOrNotAtAll) {
   put(spill, 1, a);
   spill.commit();
   put(spill, 0, b);
-  get(spill, 0, c);
-  EXPECT_TRUE(c == b);
+  expect_holds(spill, 0, b);
   spill.rollback();
-  get(spill, 0, c);
-  EXPECT_TRUE(c == a);
+  expect_holds(spill, 0, a);
 
   put(spill, 0, b);
   {
@@ -176,18 +174,12 @@ TEST_P(SpillFileTest, GenerationsSwitchTogetherOrNotAtAll) {
   EXPECT_HAS(error_of([&] { spill.commit(); }), "slot 1");
   EXPECT_HAS(error_of([&] { get(spill, 1, c); }), "write it again");
   spill.rollback();
-  for (const int slot : {0, 1}) {
-    get(spill, slot, c);
-    EXPECT_TRUE(c == a);
-  }
+  for (const int slot : {0, 1}) expect_holds(spill, slot, a);
   put(spill, 0, b);
   put(spill, 1, b);
   spill.commit();
   spill.rollback();
-  for (const int slot : {0, 1}) {
-    get(spill, slot, c);
-    EXPECT_TRUE(c == b);
-  }
+  for (const int slot : {0, 1}) expect_holds(spill, slot, b);
 }
 
 // Element i begins as i.
@@ -211,8 +203,7 @@ TEST_P(SpillFileTest, WhatASlotBeginsWithIsNeverWritten) {
   Bytes first(kBytes), found(kBytes), written(kBytes);
   Counted().fill(first.span(), 0);
   written.fill(3);
-  get(spill, 0, found);
-  EXPECT_TRUE(found == first);
+  expect_holds(spill, 0, first);
   Bytes part(kMiB);
   spill.read_now(0, 16 * kKiB, part.span());
   EXPECT_EQ(std::memcmp(part.span().data(), first.span().data() + 16 * kKiB, kMiB), 0);
@@ -222,17 +213,14 @@ TEST_P(SpillFileTest, WhatASlotBeginsWithIsNeverWritten) {
   Bytes mixed(kBytes);
   std::memcpy(mixed.span().data(), first.span().data(), kBytes);
   std::memcpy(&mixed[300 * kKiB], &written[300 * kKiB], 10 * kKiB);
-  get(spill, 0, found);
-  EXPECT_TRUE(found == mixed);
+  expect_holds(spill, 0, mixed);
   spill.rollback();
-  get(spill, 0, found);
-  EXPECT_TRUE(found == first);
+  expect_holds(spill, 0, first);
 
   put(spill, 0, written);
   spill.commit();
   spill.rollback();
-  get(spill, 0, found);
-  EXPECT_TRUE(found == written);
+  expect_holds(spill, 0, written);
   EXPECT_HAS(error_of([&] { get(spill, 1, found); }), "write them first");
 }
 

@@ -17,6 +17,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/file_faults.hpp"
 #include "ebb/exec/spill/spill_file.hpp"
+#include "tests/error_of.hpp"
 
 namespace ebb::exec {
 
@@ -48,6 +49,7 @@ class Bytes {
     return *this;
   }
   std::byte& operator[](std::size_t i) { return data_[i]; }
+  std::size_t size() const { return size_; }
   std::span<std::byte> span() { return {data_, size_}; }
   std::span<std::byte> part(std::size_t from, std::size_t n) { return span().subspan(from, n); }
   bool operator==(const Bytes& o) const {
@@ -90,12 +92,16 @@ inline std::string error_of(const std::function<void()>& f) {
   ADD_FAILURE() << "no FileError";
   return "";
 }
-#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 inline void put(SpillFile& spill, int slot, Bytes& from) {
   spill.wait(spill.write(slot, from.span()));
 }
 inline void get(SpillFile& spill, int slot, Bytes& to) { spill.wait(spill.read(slot, to.span())); }
+inline void expect_holds(SpillFile& spill, int slot, const Bytes& expected) {
+  Bytes found(expected.size());
+  get(spill, slot, found);
+  EXPECT_TRUE(found == expected) << "slot " << slot;
+}
 
 // Changes the file behind its back.
 inline void flip(const SpillFile& spill, std::uint64_t at, std::byte mask) {

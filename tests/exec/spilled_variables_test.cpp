@@ -10,13 +10,13 @@
 #include "ebb/base/memory.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
+#include "ebb/io/array/npy.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/random.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/optim/save.hpp"
-#include "ebb/tensor/npy.hpp"
 #include "ebb/tensor/rewrite.hpp"
 
 namespace ebb {

@@ -12,12 +12,11 @@
 #include "ebb/ops/random.hpp"
 #include "ebb/optim/optimizer.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/bytes.hpp"
+#include "tests/exec/failed_transfers.hpp"
 
 namespace ebb {
 namespace {
-
-using file_faults::Fault;
-using file_faults::Repeat;
 
 // A table of four pieces and a part of a fifth, embedding and head in one: all rows have a
 // gradient.
@@ -48,12 +47,10 @@ struct Trial {
                    [this](const Batch& b) { return step(b); });
   }
   // Of the table and of all that the optimizer keeps, wherever it lies.
-  std::vector<std::vector<std::byte>> bytes() const {
+  test::Bytes bytes() const {
     std::vector<Variable> all = optimizer.state();
     all.push_back(table);
-    std::vector<std::vector<std::byte>> out;
-    for (const Variable& v : all) v.read(out.emplace_back(v.spec().bytes()), 0);
-    return out;
+    return test::bytes(all);
   }
 };
 
@@ -116,52 +113,21 @@ TEST(StreamedUpdate, WhatTheProgramWritesBetweenStepsIsUsed) {
   EXPECT_EQ(streamed.bytes(), eager.bytes());
 }
 
-// Whichever transfer fails, the step throws; all is then what it was, or the step says that it is
-// torn and refuses to go on.
 TEST(StreamedUpdate, AFailedTransferLeavesNoMixture) {
+  using Run = Trial<optim::AdamW>;
   const optim::AdamWOptions options{.lr = 1e-2};
   const CompileOptions compile_options = [&] {  // what is held here would count there
-    Trial<optim::AdamW> first(options);
+    Run first(options);
     return tight(first);
   }();
-  int whole = 0, torn = 0;
-  for (const bool write : {true, false})
-    for (const std::uint64_t nth : {1, 2, 5, 9, 13}) {
-      const Repeat repeat = nth % 2 ? Repeat::from_then_on : Repeat::once;
-      Trial<optim::AdamW> run(options);
-      std::optional made = run.compiled(compile_options);
-      auto& step = *made;
-      ASSERT_FALSE(step.plan().programs.back().lowered.streams.empty());
-      step(batch(0));
-      const auto before = run.bytes();
-      const file_faults::Guard guard;
-      write ? file_faults::fail_write(nth, Fault::enospc, repeat)
-            : file_faults::fail_read(nth, Fault::eio, repeat);
-      try {
-        step(batch(1));
-        file_faults::clear();
-        continue;
-      } catch (const FileError&) {
-        file_faults::clear();
-      }
-      if (step.executor().torn()) {
-        ++torn;
-        EXPECT_THROW(step(batch(1)), Error);
-        continue;
-      }
-      ++whole;
-      EXPECT_EQ(run.bytes(), before) << (write ? "write " : "read ") << nth;
-      step(batch(1));  // goes on as if nothing had been
-      made.reset();    // and its budget
-      Trial<optim::AdamW> again(options);
-      for (int i = 0; i < 2; ++i) {
-        Tape tape;
-        again.step(batch(i));
-      }
-      EXPECT_EQ(run.bytes(), again.bytes()) << (write ? "write " : "read ") << nth;
-    }
-  EXPECT_GT(whole, 0);
-  EXPECT_GT(torn + whole, 6) << "the faults reached the spill file";
+  test::expect_no_mixture(
+      {1, 2, 5, 9, 13}, [&] { return Run(options); },
+      [&](Run& run) {
+        auto step = run.compiled(compile_options);
+        EXPECT_FALSE(step.plan().programs.back().lowered.streams.empty());
+        return step;
+      },
+      [](const Run&, int i) { return batch(i); });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "ebb/exec/compile.hpp"
 
+#include "ebb/base/runtime.hpp"
 #include "ebb/exec/function_plans.hpp"
 #include "ebb/exec/locks.hpp"
 #include "ebb/tape/tape.hpp"
@@ -39,6 +40,7 @@ std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs,
                                                     std::uint64_t dealing) {
   Functions& all = Functions::all();
   const PlanLock alone;
+  const runtime::Undecided undecided;
   options.memory = {};
   FunctionPlans plans(nullptr, std::move(inputs), std::move(options), std::move(fn), dealing, 0);
   try {
@@ -58,6 +60,7 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                    std::int64_t last_examples) {
   Functions& all = Functions::all();
   const PlanLock alone;
+  const runtime::Undecided undecided;
   plans_ = std::make_unique<FunctionPlans>(std::move(names), std::move(inputs), std::move(options),
                                            std::move(fn), dealing, last_examples);
   try {
@@ -66,6 +69,7 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
     plans_->make_first();
   } catch (...) {
     all.remove(*plans_);
+    plans_.reset();  // and its budget, before it counts for others
     throw;
   }
   plans_->executor_seen_last().set_minimum(all.minimum());
@@ -131,6 +135,15 @@ std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs) {
 std::uint64_t smallest_budget() {
   const exec::PlanLock alone;
   return exec::Functions::all().minimum();
+}
+
+LeastBudget::LeastBudget(std::uint64_t bytes) {
+  const exec::PlanLock alone;
+  before_ = exec::Functions::all().set_least(bytes);
+}
+LeastBudget::~LeastBudget() {
+  const exec::PlanLock alone;
+  exec::Functions::all().set_least(before_);
 }
 
 }  // namespace ebb

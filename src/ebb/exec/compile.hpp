@@ -138,6 +138,19 @@ std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOp
 // of them runs in it. The plan of the one that was compiled last says the same, and less is refused.
 std::uint64_t smallest_budget();
 
+// What the program took before it compiled anything, such as to read its data, and will take again when it is
+// started next: while this lives, no smaller budget is named, nor accepted.
+class LeastBudget {
+ public:
+  explicit LeastBudget(std::uint64_t bytes);
+  ~LeastBudget();
+  LeastBudget(const LeastBudget&) = delete;
+  LeastBudget& operator=(const LeastBudget&) = delete;
+
+ private:
+  std::uint64_t before_;
+};
+
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or
 // under a tape.
 std::vector<Tensor> gradients(const Tensor& y, std::span<const Tensor> xs);

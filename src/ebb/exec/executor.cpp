@@ -62,19 +62,42 @@ void Executor::bind(std::byte* arena) {
 }
 
 void Executor::own_variables() {
-  const memory::Drawing draws(arenas_.promise());
   resident_.own([&](plan::Id variable, std::byte* bytes) {
     for (const auto& program : programs_) program->patch(variable, bytes);
   });
 }
 
-// Where another thread's step has taken what there is, it waits for that one.
-void Executor::take_memory(Arenas::Lease& lease) {
+// What the caller holds on to is his own, and there has to be room for it.
+void Executor::take_results(std::vector<Tensor>& results) {
+  results.resize(plan_.result_specs.size());
+  places_.resize(results.size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    const bool held = results[i] && !results[i].unique();
+    if (!results[i] || held || results[i].spec() != plan_.result_specs[i]) {
+      if (!held) results[i] = {};
+      const memory::Drawing draws(held ? nullptr : &arenas_.promise());
+      Tensor next = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
+      if (held) {
+        memory::draw(results[i].handle(), nullptr);
+        memory::draw(next.handle(), &arenas_.promise());
+      }
+      results[i] = std::move(next);
+    }
+    places_[i] = results[i].bytes();
+  }
+}
+
+// What belongs into the file goes there before the arena takes its place. Where another thread's step has
+// taken what there is, it waits for that one, and begins again.
+void Executor::take_memory(Arenas::Lease& lease, std::vector<Tensor>* results) {
   for (;;) {
-    // Also a plan that holds nothing has a place for it.
-    std::byte* const arena = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
-    if (base_ != arena || programs_.empty()) bind(arena);
     try {
+      if (results) take_results(*results);
+      const memory::Drawing draws(arenas_.promise());
+      if (spilled_) spilled_->refresh({lease.arena().data(), lease.arena().size()});
+      // Also a plan that holds nothing has a place for it.
+      std::byte* const arena = lease.fit(std::max<std::uint64_t>(plan_.arena, 64), most_arena_);
+      if (base_ != arena || programs_.empty()) bind(arena);
       return own_variables();
     } catch (const OutOfMemory&) {
       if (!lease.wait_for_another()) throw;
@@ -109,38 +132,26 @@ void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, boo
 }
 
 void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
-  results.resize(plan_.result_specs.size());
-  places_.resize(results.size());
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    if (!results[i] || !results[i].unique() || results[i].spec() != plan_.result_specs[i]) {
-      // What the caller holds on to is his own, and there has to be room for it.
-      const Tensor held = results[i] && !results[i].unique() ? results[i] : Tensor();
-      results[i] = {};
-      const memory::Drawing draws(held ? nullptr : &arenas_.promise());
-      results[i] = Tensor::uninitialized(plan_.result_specs[i], "result", Category::data);
-      if (held) {
-        memory::draw(held.handle(), nullptr);
-        memory::draw(results[i].handle(), &arenas_.promise());
-      }
-    }
-    places_[i] = results[i].bytes();
-  }
-  run(inputs, ResultPlaces(places_));
+  step(inputs, &results, {});
+}
+void Executor::run(std::span<const Tensor> inputs, ResultPlaces places) {
+  step(inputs, nullptr, places);
 }
 
-void Executor::run(std::span<const Tensor> inputs, ResultPlaces results) {
+void Executor::step(std::span<const Tensor> inputs, std::vector<Tensor>* results,
+                    ResultPlaces places) {
   if (torn_) throw Error(kTorn);
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
-  if (spilled_) spilled_->refresh({arena_->data(), arena_->size()});
-  take_memory(lease);
+  take_memory(lease, results);
+  if (results) places = ResultPlaces(places_);
   values_.fill();
   if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
 
   const bool timed = step_times_.times_next();
   const double begin = seconds_now();
   try {
-    run_all(inputs, results, timed);
+    run_all(inputs, places, timed);
   } catch (...) {
     undo(timed);
     throw;

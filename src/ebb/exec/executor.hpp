@@ -43,7 +43,7 @@ class Executor {
   // One step. `inputs` as the trace was told; results as the function gave them. Large ones are
   // written where they go, not copied there.
   void run(std::span<const Tensor> inputs, std::vector<Tensor>& results);
-  void run(std::span<const Tensor> inputs, ResultPlaces results);
+  void run(std::span<const Tensor> inputs, ResultPlaces places);
 
   const plan::Plan& plan() const { return plan_; }
   std::shared_ptr<const plan::Plan> shared_plan() const { return shared_plan_; }
@@ -71,7 +71,10 @@ class Executor {
   // What a step is made of.
   void bind(std::byte* arena);
   inline void own_variables();
-  inline void take_memory(Arenas::Lease& lease);
+  void take_results(std::vector<Tensor>& results);
+  inline void take_memory(Arenas::Lease& lease, std::vector<Tensor>* results);
+  // Results are the tensors, where there are some, else written to the places.
+  void step(std::span<const Tensor> inputs, std::vector<Tensor>* results, ResultPlaces places);
   inline void run_micro_batch(const plan::Plan::Run& run, std::span<const Tensor> inputs,
                               ResultPlaces results, random::State& draws, bool timed);
   inline void run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed);

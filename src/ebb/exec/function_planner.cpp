@@ -48,7 +48,7 @@ std::string no_room(std::uint64_t bytes, const std::string& directory) {
 
 }  // namespace
 
-FunctionPlanner::FunctionPlanner(const Function& function, trace::Function fn,
+FunctionPlanner::FunctionPlanner(const CompiledFunction& function, trace::Function fn,
                                  std::vector<Spec> inputs, std::int64_t last_examples,
                                  CompileOptions options)
     : function_(function),
@@ -92,7 +92,7 @@ std::vector<plan::FrontierPoint> FunctionPlanner::frontier() {
     footprint.others += rounding();
     std::vector<plan::FrontierPoint> points =
         plan::frontier(traces, examples_of(first_), options_, footprint, machine_);
-    if (!runtime::settle()) return points;
+    if (!runtime::remeasure()) return points;
   }
 }
 
@@ -133,9 +133,7 @@ std::uint64_t FunctionPlanner::budget_for(const std::vector<Spec>& inputs, bool 
 
 FunctionPlanner::Planned FunctionPlanner::plan(const std::vector<Spec>& inputs, bool smallest,
                                                const MemoryNeed* within) {
-  const memory::Promise& promise = Functions::all().promise();
-  const memory::Drawing draws(promise);  // constants that plans hold
-  const std::uint64_t drawn = promise.drawn();
+  const memory::Drawing draws(Functions::all().promise());  // constants that plans hold
   const trace::TraceBatch traces = traces_of(inputs);
   CompileOptions options = options_;
   ProcessMemory process;
@@ -154,17 +152,16 @@ FunctionPlanner::Planned FunctionPlanner::plan(const std::vector<Spec>& inputs, 
       throw NoRoomOnDisk(fmt::format("{}: without the file the smallest budget is {} ({} bytes)",
                                      no_disk, plan::enough(e.minimum), e.minimum));
     }
-  } while (!settled(plan, process, no_disk));
-  const std::uint64_t constants = promise.drawn() - std::min(drawn, promise.drawn());
-  const std::uint64_t held = constants + charge_of(plan.result_specs);
-  note_smallest(inputs, within != nullptr,
-                {plan.minimum, plan.minimum_spills, plan.minimum_uses_file}, process.beside, held);
-  return finished(std::move(plan), process.beside, held);
+  } while (!all_counted(plan, process, no_disk));
+  const std::uint64_t results = charge_of(plan.result_specs);
+  note_smallest(inputs, within != nullptr, plan.smallest, process.beside, results);
+  const std::uint64_t constants = plan::constants_of(std::span<const plan::Program>(plan.programs));
+  return finished(std::move(plan), process.beside, constants + results);
 }
 
 // Whether all that the plan needs was counted when it was made. If not, it is the next time.
-bool FunctionPlanner::settled(plan::Plan& plan, ProcessMemory& process, std::string& no_disk) {
-  const bool grown = has_choices(options_) && runtime::settle();
+bool FunctionPlanner::all_counted(plan::Plan& plan, ProcessMemory& process, std::string& no_disk) {
+  const bool grown = has_choices(options_) && runtime::remeasure();
   const PlannedSpill planned(plan);
   const std::uint64_t spill = planned.memory_bytes();
   plan.forecast.spilled = planned.disk_bytes();
@@ -207,9 +204,9 @@ FunctionPlanner::Planned FunctionPlanner::finished(plan::Plan plan, std::uint64_
 // The smallest plan for these inputs, be it taken or not.
 void FunctionPlanner::note_smallest(const std::vector<Spec>& inputs, bool is_within,
                                     const plan::Smallest& plan, std::uint64_t beside,
-                                    std::uint64_t held) {
-  MemoryNeed need{plan.budget - beside, held + (plan.uses_file ? spill_memory_ : 0), 0,
-                  plan.spills};
+                                    std::uint64_t results) {
+  MemoryNeed need{plan.budget - beside,
+                  plan.constants + results + (plan.uses_file ? spill_memory_ : 0), 0, plan.spills};
   need.held = std::min(need.held, need.bytes);
   if (inputs == first_) {
     smallest_first_ = std::move(need);

@@ -1,6 +1,6 @@
 // Plans of one compiled function, within what the process holds beside them.
 //
-// Planning is repeated until it is settled: a plan may show that its spill file needs more memory than was
+// Planning is repeated until all is counted: a plan may show that its spill file needs more memory than was
 // counted, that the disk has no room for it, or that planning itself has left more on the heap than was set
 // aside.
 #pragma once
@@ -25,7 +25,7 @@ class FunctionPlanner {
  public:
   // `inputs`: the shapes it is compiled for. `last_examples`: examples of the last batch of an epoch, where
   // that is known to be smaller; else 0. `function` is what others know of it, and outlives this.
-  FunctionPlanner(const Function& function, trace::Function fn, std::vector<Spec> inputs,
+  FunctionPlanner(const CompiledFunction& function, trace::Function fn, std::vector<Spec> inputs,
                   std::int64_t last_examples, CompileOptions options);
 
   struct Planned {
@@ -58,14 +58,14 @@ class FunctionPlanner {
   ProcessMemory process_memory(const std::vector<Spec>& inputs) const;
   std::uint64_t budget_for(const std::vector<Spec>& inputs, bool smallest, const MemoryNeed* within,
                            std::uint64_t beside) const;
-  bool settled(plan::Plan& plan, ProcessMemory& process, std::string& no_disk);
+  bool all_counted(plan::Plan& plan, ProcessMemory& process, std::string& no_disk);
   Planned finished(plan::Plan plan, std::uint64_t beside, std::uint64_t held) const;
   void note_smallest(const std::vector<Spec>& inputs, bool is_within, const plan::Smallest& plan,
-                     std::uint64_t beside, std::uint64_t held);
+                     std::uint64_t beside, std::uint64_t results);
   trace::TraceBatch traces_of(const std::vector<Spec>& inputs) const;
   std::uint64_t rounding() const;
 
-  const Function& function_;
+  const CompiledFunction& function_;
   CompileOptions options_;
   trace::Function fn_;
   std::vector<Spec> first_;

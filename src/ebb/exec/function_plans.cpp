@@ -13,8 +13,10 @@
 namespace ebb::exec {
 namespace {
 
-// What a plan holds on the heap, for each call of the step, and beside them.
-constexpr std::uint64_t kPlanOfACall = 3 << 10, kPlan = 32 << 10;
+// What a plan holds on the heap, for each call of the step, and beside them; making one of very many calls
+// takes more for each.
+constexpr std::uint64_t kPlanOfACall = 3 << 10, kPlanOfAFurtherCall = 9 << 9, kPlan = 32 << 10;
+constexpr std::uint64_t kManyCalls = 500;
 
 }  // namespace
 
@@ -36,6 +38,7 @@ FunctionPlans::FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spe
 }
 
 void FunctionPlans::make_room() {
+  const memory::Unguarded plans;  // what does not fit, the plan says
   if (data == 0) room_ = std::make_unique<memory::Room>(charge_of(planner_.inputs()));
 }
 
@@ -77,20 +80,32 @@ void FunctionPlans::make_for(std::span<const Tensor> given) {
   const std::vector<Spec> inputs = checked_specs(given);
   const std::vector<Spec>& first = planner_.inputs();
   const PlanLock alone;
-  if (entries_.empty() && inputs != first && no_larger(inputs, first)) make(first);
-  for (const Entry& e : entries_)
-    if (!e.within && e.threads == pool::threads() && no_larger(inputs, e.inputs)) {
-      if (derive(e, inputs) || plan_within(e, inputs)) return;
-      break;
+  Functions::all().follow_threads(*this);
+  // A plan in whose promise one for these can run.
+  const auto larger = [&] {
+    return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+      return !e.within && e.threads == pool::threads() && no_larger(inputs, e.inputs);
+    });
+  };
+  if (larger() == entries_.end() && inputs != first && no_larger(inputs, first)) make(first);
+  if (const auto e = larger(); e != entries_.end()) {
+    if (derive(*e, inputs)) return;
+    if (plan_within(*e, inputs)) {
+      if (Functions::all().fit()) return room_has_changed();
+      entries_.pop_front();  // more heap was found than was set aside
     }
+  }
   make(inputs);
 }
 
 void FunctionPlans::make(const std::vector<Spec>& inputs) {
   const PlanLock alone;
-  count_heap(1);
+  Functions::all().follow_threads(*this);
   const auto planned = [&] {
-    Functions::all().make(*this, [&](bool smallest) { add_with_last(inputs, smallest); });
+    Functions::all().make(*this, [&](bool smallest) {
+      count_heap(1);  // again where plans had to be forgotten
+      add_with_last(inputs, smallest);
+    });
   };
   try {
     planned();
@@ -181,7 +196,9 @@ void FunctionPlans::count_heap(std::size_t more) {
   for (const Entry& e : entries_) kept += !e.within;
   // And one that is made from them, and one that the program looks at.
   const bool looks = shown_ && shown_.use_count() == 1;
-  heap_.set((kept + 1 + looks) * (kPlan + calls_ * kPlanOfACall));
+  const std::uint64_t some = std::min<std::uint64_t>(calls_, kManyCalls);
+  heap_.set((kept + 1 + looks) *
+            (kPlan + some * kPlanOfACall + (calls_ - some) * kPlanOfAFurtherCall));
 }
 
 const plan::Plan& FunctionPlans::plan_seen_last() {
@@ -206,8 +223,11 @@ Executor& FunctionPlans::executor_seen_last() {
 std::vector<plan::FrontierPoint> FunctionPlans::frontier() {
   const memory::Unguarded plans;
   const memory::Drawing draws(Functions::all().promise());
+  if (Budget::now()) Functions::all().arenas().clear_idle();
   count_heap(1);
-  return planner_.frontier();
+  std::vector<plan::FrontierPoint> points = planner_.frontier();
+  runtime::drop_code();
+  return points;
 }
 
 std::vector<MemoryNeed> FunctionPlans::needs() const {

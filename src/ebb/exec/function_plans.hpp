@@ -22,7 +22,7 @@
 
 namespace ebb::exec {
 
-class FunctionPlans final : public Function {
+class FunctionPlans final : public CompiledFunction {
  public:
   // `dealing`: bytes that dealing out its batches takes; 0: the program makes them itself.
   FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spec> inputs,

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "ebb/base/budget.hpp"
+#include "ebb/base/pool.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/data/batch.hpp"
 #include "ebb/exec/locks.hpp"
@@ -14,7 +16,7 @@ namespace ebb::exec {
 namespace {
 
 constexpr std::uint64_t kRounding = 64 << 10;    // a scalar more or less moves no smallest budget
-constexpr std::uint64_t kCodeOfAnOp = 96 << 10;  // and of its kernels, as the kernel maps it
+constexpr std::uint64_t kCodeOfAnOp = 32 << 10;  // and of its kernels, as the kernel maps it
 constexpr std::uint64_t kSmall = 64 << 10;  // of the program's: scalars, counts, what it prints
 
 bool contains(const std::vector<Variable>& list, const Variable& v) {
@@ -22,7 +24,7 @@ bool contains(const std::vector<Variable>& list, const Variable& v) {
 }
 
 // One that has no plan at the moment can do with its smallest.
-std::vector<MemoryNeed> needs_of(const Function& f, bool smallest) {
+std::vector<MemoryNeed> needs_of(const CompiledFunction& f, bool smallest) {
   std::vector<MemoryNeed> needs;
   if (!smallest) needs = f.needs();
   if (needs.empty()) needs.push_back(f.smallest());
@@ -46,30 +48,37 @@ Functions& Functions::all() {
 }
 
 Functions::Functions() : steps_("compiled steps"), arenas_(steps_) {
-  memory::on_borrowing([] {
-    all().arenas_.clear_idle();
-    runtime::drop_code();
-  });
+  memory::set_lender({.begin =
+                          [] {
+                            lock_planning();
+                            all().arenas_.clear_idle();
+                            runtime::drop_code();
+                          },
+                      .end =
+                          [] {
+                            runtime::drop_code();  // of saving, before steps go on
+                            unlock_planning();
+                          }});
 }
 
-void Functions::add(Function& function) {
+void Functions::add(CompiledFunction& function) {
   if (functions_.empty()) runtime::measure_anew();
   functions_.push_back(&function);
   for (Variable& v : function.variables) v.draw_from(&steps_);
   declare();
 }
 
-void Functions::remove(Function& function) noexcept {
+void Functions::remove(CompiledFunction& function) noexcept {
   const PlanLock alone;
   std::erase(functions_, &function);
   for (Variable& v : function.variables)  // are the program's own again
     if (std::none_of(functions_.begin(), functions_.end(),
-                     [&](const Function* f) { return contains(f->variables, v); }))
+                     [&](const CompiledFunction* f) { return contains(f->variables, v); }))
       v.draw_from(nullptr);
   declare();
   promise_needs();
   std::uint64_t most = 0;
-  for (const Function* f : functions_)
+  for (const CompiledFunction* f : functions_)
     for (const MemoryNeed& n : f->needs()) most = std::max(most, n.arena);
   arenas_.clear_idle(most);
 }
@@ -77,7 +86,7 @@ void Functions::remove(Function& function) noexcept {
 void Functions::declare() {
   std::uint64_t bytes = 0;
   std::set<const ops::OpType*> ops;
-  for (const Function* f : functions_) {
+  for (const CompiledFunction* f : functions_) {
     bytes += f->data;
     ops.insert(f->ops.begin(), f->ops.end());
   }
@@ -87,10 +96,10 @@ void Functions::declare() {
 
 // What others hold while this one runs: variables that no plan of theirs keeps in a file, and the
 // buffers of those files.
-std::uint64_t Functions::beside(const Function& function, bool smallest) const {
+std::uint64_t Functions::beside(const CompiledFunction& function, bool smallest) const {
   std::uint64_t bytes = 0;
   std::set<Variable> counted;
-  for (const Function* f : functions_) {
+  for (const CompiledFunction* f : functions_) {
     if (f == &function) continue;
     const std::vector<MemoryNeed> needs = needs_of(*f, smallest);
     for (const MemoryNeed& n : needs) bytes += n.held;
@@ -98,7 +107,7 @@ std::uint64_t Functions::beside(const Function& function, bool smallest) const {
       if (contains(function.variables, v) || !counted.insert(v).second) continue;
       // In a file where every function that has it keeps it there.
       const bool away =
-          std::all_of(functions_.begin(), functions_.end(), [&](const Function* other) {
+          std::all_of(functions_.begin(), functions_.end(), [&](const CompiledFunction* other) {
             if (!contains(other->variables, v)) return true;
             const std::vector<MemoryNeed> theirs = needs_of(*other, smallest);
             return std::all_of(theirs.begin(), theirs.end(),
@@ -112,7 +121,7 @@ std::uint64_t Functions::beside(const Function& function, bool smallest) const {
 
 std::uint64_t Functions::need_of_all(bool smallest) const {
   std::uint64_t most = 0;
-  for (const Function* f : functions_) {
+  for (const CompiledFunction* f : functions_) {
     const std::vector<MemoryNeed> needs = needs_of(*f, smallest);
     std::uint64_t held = 0;
     for (const MemoryNeed& n : needs) held += n.held;
@@ -129,7 +138,7 @@ bool Functions::fit() const {
   return budget == 0 || (shared() + need_of_all(false) <= budget && budget >= minimum());
 }
 
-std::uint64_t Functions::minimum() const { return shared() + need_of_all(true); }
+std::uint64_t Functions::minimum() const { return std::max(least_, shared() + need_of_all(true)); }
 
 std::uint64_t Functions::shared() const {
   const std::uint64_t batches = std::max(data::promise().bytes(), data::promise().drawn());
@@ -139,7 +148,8 @@ std::uint64_t Functions::shared() const {
 
 void Functions::promise_needs() { steps_.set(need_of_all(false)); }
 
-std::uint64_t Functions::most_arena(const Function& function, const MemoryNeed& need) const {
+std::uint64_t Functions::most_arena(const CompiledFunction& function,
+                                    const MemoryNeed& need) const {
   if (Budget::now() == 0) return ~std::uint64_t{0};
   const std::uint64_t others = beside(function, false) + need.bytes - need.arena;
   const std::uint64_t there = shared(), left = Budget::now() > there ? Budget::now() - there : 0;
@@ -147,7 +157,7 @@ std::uint64_t Functions::most_arena(const Function& function, const MemoryNeed& 
   return all > others ? all - others : 0;
 }
 
-plan::Footprint Functions::footprint(const Function& function) const {
+plan::Footprint Functions::footprint(const CompiledFunction& function) const {
   plan::Footprint a;
   a.reserve = a.runtime = runtime::reserve();
   a.batches = std::max(data::promise().bytes(), data::promise().drawn());
@@ -156,10 +166,27 @@ plan::Footprint Functions::footprint(const Function& function) const {
   return a;
 }
 
+// What lies in the file of a plan that is gone, and no plan keeps in one: into memory, while there is no
+// arena. Such a file holds buffers that nobody counts, and goes with the last variable.
+void Functions::take_back_variables() {
+  const memory::Drawing draws(steps_);
+  for (const CompiledFunction* f : functions_)
+    for (Variable v : f->variables) {
+      const bool wanted_there =
+          !v.backed() ||
+          std::any_of(functions_.begin(), functions_.end(), [&](const CompiledFunction* other) {
+            const std::vector<MemoryNeed> needs = needs_of(*other, false);
+            return std::any_of(needs.begin(), needs.end(),
+                               [&](const MemoryNeed& n) { return contains(n.spilled, v); });
+          });
+      if (!wanted_there) v.give_to(nullptr);
+    }
+}
+
 // Those that no longer fit beside the function, or all of them as small as can be.
-bool Functions::replan_others(const Function& function, bool smallest) {
+bool Functions::replan_others(const CompiledFunction& function, bool smallest) {
   const std::uint64_t budget = Budget::now();
-  for (Function* f : functions_) {
+  for (CompiledFunction* f : functions_) {
     if (f == &function) continue;
     std::uint64_t held = 0, most = 0;
     for (const MemoryNeed& n : f->needs()) held += n.held, most = std::max(most, n.bytes - n.held);
@@ -173,7 +200,27 @@ bool Functions::replan_others(const Function& function, bool smallest) {
   return true;
 }
 
-void Functions::make(Function& function, const std::function<void(bool)>& plan) {
+void Functions::follow_threads(const CompiledFunction& function) {
+  const int before = std::exchange(threads_, pool::threads());
+  if (before != threads_) runtime::set_threads(threads_);
+  if (before == threads_ || Budget::now() == 0) return;
+  const memory::Unguarded plans;
+  for (CompiledFunction* f : functions_) f->forget_plans();
+  for (CompiledFunction* f : functions_) {
+    if (f == &function) continue;
+    try {
+      f->plan_anew(false);
+    } catch (const BudgetTooSmall&) {  // what it can do with is known now
+    }
+  }
+}
+
+// Under a budget there are four attempts, each with less for somebody:
+//   1. this one as fast as the others leave room for;
+//   2. those that no longer fit beside it as fast as it leaves room for;
+//   3. all others as small as they can be, without plans for other shapes, and this one within the rest;
+//   4. this one as small as it can be, too. Where that does not fit, nothing does.
+void Functions::make(CompiledFunction& function, const std::function<void(bool)>& plan) {
   const memory::Unguarded plans;
   const std::uint64_t budget = Budget::now();
   if (budget) {
@@ -182,7 +229,8 @@ void Functions::make(Function& function, const std::function<void(bool)>& plan) 
   }
   const auto made = [&] {
     promise_needs();
-    for (Function* f : functions_) f->room_has_changed();
+    take_back_variables();
+    for (CompiledFunction* f : functions_) f->room_has_changed();
     runtime::drop_code();
   };
   if (budget == 0) {
@@ -204,10 +252,10 @@ void Functions::make(Function& function, const std::function<void(bool)>& plan) 
   const bool alone = functions_.size() == 1 && functions_[0] == &function;
   const bool has_others = !alone || !function.needs().empty();  // plans, for other shapes
   const auto forget_all = [&] {
-    for (Function* f : functions_) f->forget_plans();
+    for (CompiledFunction* f : functions_) f->forget_plans();
+    runtime::measure_less();  // nor what they held
   };
   if (planned(false) && replan_others(function, false) && fit()) return made();
-  // All others as small as they can be, and no plans for other shapes; then this one as small, too.
   for (const bool smallest : {false, true}) {
     if (!has_others || (alone && smallest)) break;
     forget_all();

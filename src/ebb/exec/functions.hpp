@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "ebb/base/promises.hpp"
@@ -25,9 +26,9 @@ struct MemoryNeed {
 };
 
 // A compiled function, as the others see it.
-class Function {
+class CompiledFunction {
  public:
-  virtual ~Function() = default;
+  virtual ~CompiledFunction() = default;
   virtual std::vector<MemoryNeed> needs() const = 0;  // of the plans it has
   virtual MemoryNeed smallest() const = 0;            // of the smallest plan it could have
   // For the shape it was made for: as fast as the budget allows, or as small as can be. Throws
@@ -45,20 +46,29 @@ class Functions {
  public:
   static Functions& all();  // of the process
 
-  void add(Function& function);
-  void remove(Function& function) noexcept;
+  void add(CompiledFunction& function);
+  void remove(CompiledFunction& function) noexcept;
+
+  // Kernels take scratch by the number of threads. Where that has changed, under a budget, nobody's plan
+  // counts any more; all but this function's are made anew.
+  void follow_threads(const CompiledFunction& function);
 
   // `plan` gives the function a plan more, as fast as there is room for or the smallest, and is called
   // again where others, or its own for other shapes, have made room for it. Throws BudgetTooSmall, and
   // then nobody has a plan: all are made when they are wanted next.
-  void make(Function& function, const std::function<void(bool smallest)>& plan);
+  void make(CompiledFunction& function, const std::function<void(bool smallest)>& plan);
+
+  // Whether the plans they have fit the budget beside each other.
+  bool fit() const;
 
   // What the process holds beside a plan of the function.
-  plan::Footprint footprint(const Function& function) const;
+  plan::Footprint footprint(const CompiledFunction& function) const;
   // The smallest budget for all of them.
   std::uint64_t minimum() const;
+  // No less than this, whatever they take. Gives back what was said before.
+  std::uint64_t set_least(std::uint64_t bytes) { return std::exchange(least_, bytes); }
   // The largest arena that is in memory while a plan with this need runs.
-  std::uint64_t most_arena(const Function& function, const MemoryNeed& need) const;
+  std::uint64_t most_arena(const CompiledFunction& function, const MemoryNeed& need) const;
 
   Arenas& arenas() { return arenas_; }
   const memory::Promise& promise() const { return steps_; }
@@ -67,14 +77,16 @@ class Functions {
   Functions();
   std::uint64_t shared() const;  // by all: the runtime, data, what the program holds
   // Of others, while this one runs; of all, whichever runs. With the plans they have, or the smallest.
-  std::uint64_t beside(const Function& function, bool smallest) const;
+  std::uint64_t beside(const CompiledFunction& function, bool smallest) const;
   std::uint64_t need_of_all(bool smallest) const;
-  bool fit() const;
-  bool replan_others(const Function& function, bool smallest);
+  bool replan_others(const CompiledFunction& function, bool smallest);
   void promise_needs();
+  void take_back_variables();
   void declare();  // what all of them take together of data and code
 
-  std::vector<Function*> functions_;
+  std::vector<CompiledFunction*> functions_;
+  int threads_ = 0;  // that plans are made for
+  std::uint64_t least_ = 0;
   memory::Promise steps_;
   Arenas arenas_;
 };

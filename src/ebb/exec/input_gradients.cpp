@@ -9,9 +9,9 @@
 #include "ebb/base/process.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_specs.hpp"
+#include "ebb/io/array/npy.hpp"
 #include "ebb/plan/split/can_split.hpp"
 #include "ebb/tape/tape.hpp"
-#include "ebb/tensor/npy.hpp"
 
 namespace ebb {
 namespace {

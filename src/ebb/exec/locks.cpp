@@ -21,7 +21,7 @@ thread_local int planning_here = 0;  // depth, on this thread
 
 }  // namespace
 
-PlanLock::PlanLock() {
+void lock_planning() {
   State& s = state();
   s.lock.lock();
   if (planning_here++ > 0) return;
@@ -29,7 +29,7 @@ PlanLock::PlanLock() {
   for (int running; (running = s.running) > 0;) s.running.wait(running);
 }
 
-PlanLock::~PlanLock() {
+void unlock_planning() {
   State& s = state();
   if (--planning_here == 0) {
     s.planning = false;

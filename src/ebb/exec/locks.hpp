@@ -1,14 +1,19 @@
 // Planning and running keep out of each other's way: steps run side by side, and whoever plans is alone. A
-// plan is never made anew while it runs, and planning takes its memory while no arena is in use.
+// plan is never made anew while it runs, and planning takes its memory while no arena is in use. So does
+// saving, which borrows what is promised to steps.
 #pragma once
 
 namespace ebb::exec {
 
-// Steps that run end first, and none begins until this is gone. One thread may take several.
+// Steps that run end first, and none begins until it is unlocked, by the same thread. One thread may lock it
+// several times. Not from inside a step.
+void lock_planning();
+void unlock_planning();
+
 class PlanLock {
  public:
-  PlanLock();
-  ~PlanLock();
+  PlanLock() { lock_planning(); }
+  ~PlanLock() { unlock_planning(); }
   PlanLock(const PlanLock&) = delete;
   PlanLock& operator=(const PlanLock&) = delete;
 };

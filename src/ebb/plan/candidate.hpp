@@ -38,7 +38,7 @@ struct Candidate {
   std::uint64_t gradient_blocks = 0;  // parameters
   Allow label = Allow::same_bits;
   // Per program: of the whole batch; or of a micro-batch before the last, and of the last.
-  std::vector<std::vector<Frontier::Point>> programs;
+  std::vector<std::vector<ScheduleFront::Point>> programs;
   std::vector<std::uint64_t> streamed;  // by each program, bytes each way
   std::uint64_t given = 0;              // bytes of data: batches, constants, results
   std::uint64_t fixed = 0;              // bytes of the process beside the arena, these included
@@ -66,7 +66,7 @@ struct Candidate {
   Sample sample(std::uint64_t load) const {
     Sample s{load, 0, 0, 0};
     for (std::size_t i = 0; i < programs.size(); ++i) {
-      const Frontier::Point& p = point(programs[i], load);
+      const ScheduleFront::Point& p = point(programs[i], load);
       const auto n = static_cast<std::uint64_t>(times(i));
       s.recomputed += p.recomputed * n;
       s.written += (p.written + streamed[i]) * n;
@@ -78,7 +78,7 @@ struct Candidate {
   std::vector<std::uint64_t> loads(std::size_t most) const {
     std::vector<std::uint64_t> all, some;
     for (const auto& points : programs)
-      for (const Frontier::Point& p : points)
+      for (const ScheduleFront::Point& p : points)
         if (p.load >= least()) all.push_back(p.load);
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
@@ -87,11 +87,11 @@ struct Candidate {
       some.push_back(all[count > 1 ? i * (all.size() - 1) / (count - 1) : 0]);
     return some;
   }
-  static const Frontier::Point& point(const std::vector<Frontier::Point>& points,
-                                      std::uint64_t load) {
+  static const ScheduleFront::Point& point(const std::vector<ScheduleFront::Point>& points,
+                                           std::uint64_t load) {
     const auto after =
         std::upper_bound(points.begin(), points.end(), load,
-                         [](std::uint64_t l, const Frontier::Point& p) { return l < p.load; });
+                         [](std::uint64_t l, const ScheduleFront::Point& p) { return l < p.load; });
     return *std::prev(after);
   }
 };

@@ -159,7 +159,7 @@ Candidate candidate_of(const Problem& problem, const Traced& traced, Policy poli
   if (policy.spilling != Spilling::none) c.fixed += footprint.spill_memory;
   if (policy.spilling < Spilling::state) c.fixed += programs.back().lowered.state_bytes;
   for (const Searched& s : programs) {
-    c.programs.push_back(s.frontier->points());
+    c.programs.push_back(s.front->points());
     c.streamed.push_back(s.lowered.streamed_bytes);
   }
   c.gradient_blocks = programs.back().trace.gradient_blocks.size();

@@ -106,11 +106,13 @@ SmallestCandidate find_smallest(const Problem& problem, Candidates& candidates) 
   for (const std::size_t i : all_sorted_by(bytes, candidates)) {
     if (bytes(i) >= smallest.plan.budget) break;
     const Candidate& c = candidates.all[i];
-    const std::vector<Program> programs =
-        packed(schedules_of(problem, candidates, i), c.least(), c.carry);
+    const std::vector<Searched> schedules = schedules_of(problem, candidates, i);
+    const std::vector<Program> programs = packed(schedules, c.least(), c.carry);
     const std::uint64_t budget = c.fixed + arena_of(programs);
     if (budget >= smallest.plan.budget) continue;
-    smallest = {i, {budget, spilled_variables(programs), c.policy.spilling != Spilling::none}};
+    smallest = {i,
+                {budget, spilled_variables(programs), c.policy.spilling != Spilling::none,
+                 constants_of(schedules)}};
   }
   candidates.all[smallest.candidate].fine = true;  // what these schedules promise is kept
   return smallest;

@@ -44,6 +44,15 @@ struct FrontierPoint {
   bool operator==(const FrontierPoint&) const = default;
 };
 
+// The smallest plan there is.
+struct Smallest {
+  std::uint64_t budget = 0;
+  std::vector<Variable> spills;  // variables that it keeps in the file
+  bool uses_file = false;        // for these, or for activations
+  std::uint64_t constants = 0;   // bytes of them
+  bool operator==(const Smallest&) const = default;
+};
+
 struct Plan {
   std::vector<Program> programs;
   struct Run {
@@ -64,10 +73,9 @@ struct Plan {
   std::uint64_t resident = 0;                // of variables, where the others are spilled
   std::vector<std::uint64_t> carry_offsets;  // of sums over micro-batches: the start of the arena
   std::uint64_t carry_bytes = 0;
-  std::uint64_t budget = 0;              // 0: none
-  std::uint64_t minimum = 0;             // the smallest budget there is a plan for
-  std::vector<Variable> minimum_spills;  // what that plan keeps in the file
-  bool minimum_uses_file = false;        // for these, or for activations
+  std::uint64_t budget = 0;   // 0: none
+  std::uint64_t minimum = 0;  // the smallest budget there is a plan for
+  Smallest smallest;          // that plan
   FrontierPoint chosen;
   Forecast forecast;
   std::vector<FrontierPoint> frontier;  // rising budget, falling time
@@ -80,19 +88,12 @@ struct Plan {
 };
 std::string to_string(const Plan& plan);
 
-// The smallest plan there is.
-struct Smallest {
-  std::uint64_t budget = 0;
-  std::vector<Variable> spills;  // variables that it keeps in the file
-  bool uses_file = false;        // for these, or for activations
-};
-
 // A refusal by make_plan, with what those need to know who plan several functions together.
 class Refused : public BudgetTooSmall {
  public:
   Refused(const std::string& line, const Plan& plan)
       : BudgetTooSmall(line, plan.minimum),
-        smallest{plan.minimum, plan.minimum_spills, plan.minimum_uses_file},
+        smallest(plan.smallest),
         result_specs(plan.result_specs) {}
   Smallest smallest;
   std::vector<Spec> result_specs;

@@ -54,8 +54,7 @@ Plan make_plan(const trace::TraceBatch& trace_batch, std::int64_t examples,
   for (const trace::Id id : batch.whole().results)
     plan.result_specs.push_back(batch.whole().values[id].spec);
   plan.minimum = smallest.plan.budget;
-  plan.minimum_spills = smallest.plan.spills;
-  plan.minimum_uses_file = smallest.plan.uses_file;
+  plan.smallest = smallest.plan;
 
   std::optional<Choice> choice;
   if (may_fit) choice = choose(problem, candidates, budget ? budget : kOutside);
@@ -84,6 +83,7 @@ std::vector<FrontierPoint> frontier(const trace::TraceBatch& trace_batch, std::i
 
 void add_to_reserve(Plan& plan, std::uint64_t bytes) {
   plan.minimum += bytes;
+  plan.smallest.budget += bytes;
   plan.chosen.budget += bytes;
   plan.forecast.reserve += bytes;
   for (FrontierPoint& p : plan.frontier) p.budget += bytes;

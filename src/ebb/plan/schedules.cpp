@@ -57,11 +57,11 @@ void hold_alike(std::vector<Searched>& programs) {
 
 }  // namespace
 
-Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine) {
-  Searched s{
-      trace::rewritten(std::move(trace), {.gradient_blocks = policy.gradient_blocks, .fuse = fuse}),
-      {},
-      {}};
+Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine,
+                 const std::vector<Variable>* blocks_of) {
+  const trace::PassOptions passes{
+      .gradient_blocks = policy.gradient_blocks, .blocks_of = blocks_of, .fuse = fuse};
+  Searched s{trace::rewritten(std::move(trace), passes), {}, {}};
   s.lowered = lower(s.trace, machine, policy.spilling >= Spilling::state,
                     policy.spilling == Spilling::streamed);
   return s;
@@ -105,7 +105,7 @@ std::vector<Searched> schedules(const Problem& problem, const Traced& traced, Po
     if (split) send_away(result[i], away);
   });
   if (split) hold_alike(result);
-  each([&](std::size_t i) { result[i].frontier = search(result[i].lowered.graph, options); });
+  each([&](std::size_t i) { result[i].front = search(result[i].lowered.graph, options); });
   return result;
 }
 

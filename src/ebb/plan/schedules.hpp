@@ -11,7 +11,9 @@
 namespace ebb::plan {
 
 // In the form that is searched, but not searched yet.
-Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine);
+// `blocks_of`: whose gradients are made in blocks, where the policy says so; null: where it is worth it.
+Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine,
+                 const std::vector<Variable>* blocks_of = nullptr);
 
 SpillCost spill_cost(Spilling spilling, const Machine& machine);
 

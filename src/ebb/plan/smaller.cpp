@@ -5,6 +5,7 @@
 
 #include "ebb/plan/schedules.hpp"
 #include "ebb/plan/split/can_split.hpp"
+#include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/pipeline.hpp"
 
@@ -110,7 +111,7 @@ class Smaller {
     for (const trace::Id id : whole.results) p.result_specs.push_back(whole.values[id].spec);
     if (larger_.programs.size() == 1 && larger_.carry_bytes == 0) {
       whole.carry.clear();
-      if (!add(p, larger_.programs[0], settled(std::move(whole)), 0, examples, 1))
+      if (!add(p, larger_.programs[0], specialized(std::move(whole)), 0, examples, 1))
         return std::nullopt;
       return p;
     }
@@ -133,8 +134,9 @@ class Smaller {
   // A program for these examples in the place of one of the larger plan, run so many times.
   bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t first,
            std::int64_t examples, std::int64_t times) const {
+    const std::vector<Variable> blocks_of = trace::parameters_in_blocks(larger.trace);
     std::optional<Program> program =
-        in_place_of(larger, lowered(std::move(t), policy_, options_.fuse, machine_),
+        in_place_of(larger, lowered(std::move(t), policy_, options_.fuse, machine_, &blocks_of),
                     larger_.carry_bytes, larger_.arena);
     if (!program) return false;
     for (std::int64_t i = 0; i < times; ++i)
@@ -142,8 +144,8 @@ class Smaller {
     p.programs.push_back(std::move(*program));
     return true;
   }
-  trace::Trace settled(trace::Trace t) const {
-    return trace::settled(std::move(t), {.stored = policy_.stored});
+  trace::Trace specialized(trace::Trace t) const {
+    return trace::specialized(std::move(t), {.stored = policy_.stored});
   }
   // What counts the examples of the batch counts those of this one, in every micro-batch.
   bool count(std::int64_t examples) {
@@ -160,7 +162,7 @@ class Smaller {
       throw Error(why);
     if (!with_counts(t, counts_))
       throw Error("the number of constants depends on how many examples there are");
-    return settled(std::move(t));
+    return specialized(std::move(t));
   }
   trace::Trace accumulating(std::int64_t examples) const {
     const trace::Trace full = last(examples);

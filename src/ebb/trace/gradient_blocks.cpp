@@ -202,6 +202,16 @@ class Joining {
   std::uint64_t held_ = 0;       // bytes of what others make and this has to wait for
 };
 
+bool contains(const std::vector<Variable>& list, const Variable& v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+// The one that a value is, or a part of; none where it is not.
+Variable variable_at(const Trace& t, Id id) {
+  const Value& v = t.values[t.base_of(id)];
+  return v.kind == Kind::variable ? t.variables[v.index] : Variable();
+}
+
 // An update whose gradient is large enough to be worth it.
 bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
   if (ops::cut_from(call.op.type()) != At::gradient ||
@@ -217,7 +227,7 @@ bool is_root(const Trace& t, const Call& call, std::uint64_t all_gradients) {
 
 }  // namespace
 
-Trace with_gradient_blocks(const Trace& trace) {
+Trace with_gradient_blocks(const Trace& trace, const std::vector<Variable>* only) {
   std::uint64_t all = 0;
   for (const Call& call : trace.calls)
     if (ops::cut_from(call.op.type()) == At::gradient)
@@ -227,12 +237,21 @@ Trace with_gradient_blocks(const Trace& trace) {
   bool changed = false;
   for (std::size_t c = 0; c < trace.calls.size(); ++c) {
     if (!is_root(to, to.calls[c], all)) continue;
+    if (only && !contains(*only, variable_at(to, to.calls[c].in[At::param]))) continue;
     Trace tried = to;
     if (!Joining(tried, used, static_cast<Id>(c)).run()) continue;
     to = std::move(tried);
     changed = true;
   }
   return changed ? without_dead_code(to) : trace;
+}
+
+std::vector<Variable> parameters_in_blocks(const Trace& trace) {
+  std::vector<Variable> all;
+  for (const Call& call : trace.calls)
+    if (const GradientBlocks* const blocks = gradient_blocks_of(call))
+      all.push_back(variable_at(trace, call.in[blocks->cut_from]));
+  return all;
 }
 
 }  // namespace ebb::trace

@@ -19,7 +19,10 @@
 
 namespace ebb::trace {
 
-Trace with_gradient_blocks(const Trace& trace);
+// `only`: of these parameters, where they are given, and not where it seems worth it.
+Trace with_gradient_blocks(const Trace& trace, const std::vector<Variable>* only = nullptr);
+// The parameters whose gradients are made so.
+std::vector<Variable> parameters_in_blocks(const Trace& trace);
 
 // What an update in blocks does. Places are what its members read and write: first the inputs of
 // the call, then blocks of gradient in its scratch.

@@ -1,6 +1,5 @@
 // The update in blocks as an op: block after block, each member's own kernel in turn.
 #include <algorithm>
-#include <tuple>
 
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/row_block.hpp"
@@ -43,23 +42,13 @@ struct InBlocks {
   std::size_t scratch(ops::Specs) const { return what->block * what->blocks + what->scratch; }
   std::uint32_t overwrites(int output) const { return 1u << (what->cut_from + output); }
 
-  template <class... O>
-  void run(ops::Ins in, O... out_and_scratch) const {
-    const std::tuple<O...> all(out_and_scratch...);
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      const ops::Out out[] = {std::get<I>(all)...};
-      run_blocks(in, out, std::get<kOutputs>(all));
-    }
-    (std::make_index_sequence<kOutputs>{});
-  }
-
- private:
-  void run_blocks(ops::Ins in, ops::Outs out, ops::Scratch scratch) const {
+  void run(ops::Ins in, ops::Outs out, ops::Scratch scratch) const {
     const std::int64_t rows = out[0].shape()[0];
     for (std::int64_t at = 0; at < rows; at += what->at_once)
       run_block(at, std::min(what->at_once, rows - at), in, out, scratch);
   }
 
+ private:
   void run_block(std::int64_t at, std::int64_t rows, ops::Ins in, ops::Outs out,
                  ops::Scratch scratch) const {
     const GradientBlocks& w = *what;

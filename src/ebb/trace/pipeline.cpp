@@ -42,7 +42,9 @@ constexpr Pass kRewrite[] = {
     // An embedding's gradient and its update become one: the whole gradient is never made.
     [](Trace t, const PassOptions&) { return with_sparse_updates(std::move(t)); },
     // Of the gradients that are left, large ones are made in their updates, at some cost in time.
-    [](Trace t, const PassOptions& o) { return o.gradient_blocks ? with_gradient_blocks(t) : t; },
+    [](Trace t, const PassOptions& o) {
+      return o.gradient_blocks ? with_gradient_blocks(t, o.blocks_of) : t;
+    },
     // Elementwise calls become one; after all that looks for a call by its op.
     [](Trace t, const PassOptions& o) { return o.fuse ? fused(t) : t; },
 };
@@ -56,7 +58,7 @@ Trace run(std::span<const Pass> passes, Trace trace, const PassOptions& options)
 
 Trace simplified(Trace trace) { return run(kSimplify, std::move(trace), {}); }
 
-Trace settled(Trace trace, const PassOptions& options) {
+Trace specialized(Trace trace, const PassOptions& options) {
   return run(kSettle, std::move(trace), options);
 }
 

@@ -2,7 +2,7 @@
 // stands in pipeline.cpp.
 //
 //   simplified   as traced, for any number of examples: is asked whether the batch can be split
-//   settled      for the number of examples that it is run with
+//   specialized  for the number of examples that it is run with
 //   rewritten    for the planner's graph: calls that stand for several
 #pragma once
 
@@ -13,11 +13,13 @@ namespace ebb::trace {
 struct PassOptions {
   DType stored = DType::f32;     // what waits for the walk back: bf16 and f16 are approximate
   bool gradient_blocks = false;  // large gradients are made block by block, in their updates
+  const std::vector<Variable>* blocks_of =
+      nullptr;  // of these parameters; null: where it is worth it
   bool fuse = true;
 };
 
 Trace simplified(Trace trace);
-Trace settled(Trace trace, const PassOptions& options);
+Trace specialized(Trace trace, const PassOptions& options);
 Trace rewritten(Trace trace, const PassOptions& options);
 
 }  // namespace ebb::trace

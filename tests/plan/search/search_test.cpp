@@ -9,29 +9,13 @@
 
 #include "ebb/plan/search/ordered.hpp"
 #include "tests/plan/search/graphs.hpp"
+#include "tests/plan/search/sound.hpp"
 
 namespace ebb::plan {
 namespace {
 
-// Every point of a frontier, composed and checked; loads rise and seconds fall.
-void expect_sound(const Graph& graph, const Frontier& frontier, const SpillCost& spill) {
-  ASSERT_FALSE(frontier.points().empty());
-  for (std::size_t k = 0; k < frontier.points().size(); ++k) {
-    const Schedule schedule = frontier.schedule(k);
-    EXPECT_EQ(check(graph, schedule, spill), "") << "point " << k;
-    EXPECT_EQ(schedule.load, frontier.points()[k].load);
-    EXPECT_EQ(schedule.seconds, frontier.points()[k].seconds);
-    EXPECT_EQ(schedule.recomputed, frontier.points()[k].recomputed);
-    EXPECT_EQ(schedule.written, frontier.points()[k].written);
-    EXPECT_EQ(schedule.read, frontier.points()[k].read);
-    if (k == 0) continue;
-    EXPECT_LT(frontier.points()[k - 1].load, frontier.points()[k].load);
-    EXPECT_GT(frontier.points()[k - 1].seconds, frontier.points()[k].seconds);
-  }
-}
-
-Frontier sound_search(const Graph& graph, const SearchOptions& options = {}) {
-  Frontier frontier = search(graph, options);
+ScheduleFront sound_search(const Graph& graph, const SearchOptions& options = {}) {
+  ScheduleFront frontier = search(graph, options);
   expect_sound(graph, frontier, options.spill);
   return frontier;
 }
@@ -86,7 +70,7 @@ TEST(Search, NoOrderMovesLateNodesForward) {
 }
 
 TEST(Search, RefusesABudgetBelowTheMinimum) {
-  const Frontier frontier = search(graphs::chain(10), {});
+  const ScheduleFront frontier = search(graphs::chain(10), {});
   EXPECT_EQ(frontier.at(frontier.minimum()).load, frontier.minimum());
   EXPECT_THROW(frontier.at(frontier.minimum() - 1), std::out_of_range);
 }
@@ -94,7 +78,7 @@ TEST(Search, RefusesABudgetBelowTheMinimum) {
 TEST(Search, ChainNeedsTwoRootsForOneMoreForward) {
   for (const int layers : {16, 64, 100, 400}) {
     const Graph graph = graphs::chain(layers);
-    const Frontier frontier = sound_search(graph);
+    const ScheduleFront frontier = sound_search(graph);
     const auto roots = static_cast<std::uint64_t>(std::ceil(2 * std::sqrt(layers)) + 2) * 100;
     EXPECT_LE(frontier.at(roots).seconds, 4.0 * layers * 1.02) << layers;
   }
@@ -102,17 +86,17 @@ TEST(Search, ChainNeedsTwoRootsForOneMoreForward) {
 
 TEST(Search, ChainGoesFarBelowTheRoot) {
   const Graph graph = graphs::chain(100);
-  const Frontier frontier = sound_search(graph);
+  const ScheduleFront frontier = sound_search(graph);
   EXPECT_LE(frontier.minimum(), 800u);  // log2(100) ≈ 7 buffers and the data
   EXPECT_LE(frontier.at(1000).seconds, 3 * 100 + 300);
 }
 
 TEST(Search, LongStretchesRunAgainFromStatesInTheFile) {
   const Graph graph = graphs::stretches(800);
-  const Frontier kept = sound_search(graph);
+  const ScheduleFront kept = sound_search(graph);
   // All states, two stretches, and one more way forward.
   EXPECT_LE(kept.at(800 * 10 + 2100).seconds, 4.0 * 800);
-  const Frontier frontier = sound_search(graph, {.spill = disk(1e-3)});
+  const ScheduleFront frontier = sound_search(graph, {.spill = disk(1e-3)});
   EXPECT_LE(frontier.minimum(), 2000u);        // one stretch, some states
   EXPECT_LE(frontier.at(2500).seconds, 2450);  // two stretches: the file takes what is saved
 }
@@ -124,41 +108,41 @@ TEST(Search, MinimumOfASmallChainIsTheLargestNode) {
 
 TEST(Search, SkipsOfAUnetAreRecomputed) {
   const Graph graph = graphs::unet(5);
-  const Frontier frontier = sound_search(graph);
+  const ScheduleFront frontier = sound_search(graph);
   EXPECT_LT(frontier.minimum(), frontier.points().back().load * 3 / 4);
 }
 
-TEST(Search, DiamondRecomputesTheCheapSide) {
+// A value that is dear to make, one that is wide until it is narrowed, and with `cheap` a third; then
+// all of them together.
+Graph diamond(bool cheap) {
   graphs::Build b;
   const Id x = b.buffer(10, Origin::given);
-  const Id dear = b.node(100, {x}, 50);
-  const Id cheap = b.node(1, {x}, 50);
+  std::vector<Id> sides{b.node(100, {x}, 50)};
+  if (cheap) sides.push_back(b.node(1, {x}, 50));
   const Id wide = b.node(1, {x}, 200);
-  const Id narrow = b.node(1, {wide}, 1);
-  b.keep(b.node(1, {dear, cheap, narrow}, 1));
+  sides.push_back(b.node(1, {wide}, 1));
+  b.keep(b.node(1, sides, 1));
+  return b.graph;
+}
+
+TEST(Search, DiamondRecomputesTheCheapSide) {
   SearchOptions options;
   options.reorder = false;
-  const Frontier frontier = sound_search(b.graph, options);
+  const ScheduleFront frontier = sound_search(diamond(true), options);
   const Schedule tight = frontier.at(frontier.points().back().load - 50);
   EXPECT_EQ(tight.recomputed, 1u);
   EXPECT_EQ(tight.seconds, 105);
 }
 
 TEST(Search, OrderAloneCanSave) {
-  graphs::Build b;
-  const Id x = b.buffer(10, Origin::given);
-  const Id dear = b.node(100, {x}, 50);
-  const Id wide = b.node(1, {x}, 200);
-  const Id narrow = b.node(1, {wide}, 1);
-  b.keep(b.node(1, {dear, narrow}, 1));
-  const Frontier frontier = sound_search(b.graph);
+  const ScheduleFront frontier = sound_search(diamond(false));
   EXPECT_EQ(frontier.points().size(), 1u);
   EXPECT_EQ(frontier.minimum(), 211u);  // wide is gone before dear is made
 }
 
 TEST(Search, UpdatesRunEarlyAndStateIsReadBefore) {
   const Graph graph = graphs::training(8, false);
-  const Frontier frontier = sound_search(graph);
+  const ScheduleFront frontier = sound_search(graph);
   // One gradient at a time: eight would be 32,000 bytes on top of weights and activations.
   EXPECT_LE(frontier.points().back().load, 8u * 4000 + 9 * 1000 + 4000 + 2000);
   EXPECT_LT(frontier.minimum(), frontier.points().back().load);
@@ -166,13 +150,13 @@ TEST(Search, UpdatesRunEarlyAndStateIsReadBefore) {
 
 TEST(Search, ClippingKeepsOrRepeatsOrSpillsGradients) {
   const Graph graph = graphs::training(8, true);
-  const Frontier repeat = sound_search(graph);
+  const ScheduleFront repeat = sound_search(graph);
   const std::uint64_t all = repeat.points().back().load;
   EXPECT_GE(all, 8u * 4000 + 8 * 4000);
   EXPECT_LE(repeat.minimum(), all - 4 * 4000);  // at most half of the gradients are held
   SearchOptions fast;
   fast.spill = disk(1e-6);
-  const Frontier spilled = sound_search(graph, fast);
+  const ScheduleFront spilled = sound_search(graph, fast);
   const Schedule schedule = spilled.at(repeat.minimum());
   EXPECT_GT(schedule.written, 0u);
   EXPECT_LT(schedule.seconds, repeat.smallest().seconds);
@@ -183,7 +167,7 @@ TEST(Search, SpillsWhereNothingMayRunAgain) {
   SearchOptions options;
   options.recompute = false;
   options.spill = disk(1e-3);
-  const Frontier frontier = sound_search(graph, options);
+  const ScheduleFront frontier = sound_search(graph, options);
   const Schedule half = frontier.at(frontier.points().back().load / 2);
   EXPECT_EQ(half.recomputed, 0u);
   EXPECT_GT(half.written, 0u);
@@ -196,7 +180,7 @@ TEST(Search, StateLivesInTheFile) {
   const Graph graph = graphs::training(8, false);
   SearchOptions options;
   options.spill = disk(1e-5, true);
-  const Frontier frontier = sound_search(graph, options);
+  const ScheduleFront frontier = sound_search(graph, options);
   EXPECT_LE(frontier.minimum(), 16000u);  // of 32,000 bytes of weights
   EXPECT_EQ(frontier.unlimited().written, 0u);
 }
@@ -222,7 +206,7 @@ TEST(Search, SameAnswerEveryTime) {
   const Graph graph = graphs::unet(5);
   SearchOptions options;
   options.spill = disk(1e-3);
-  const Frontier a = search(graph, options), b = search(graph, options);
+  const ScheduleFront a = search(graph, options), b = search(graph, options);
   ASSERT_EQ(a.points(), b.points());
   for (std::size_t k = 0; k < a.points().size(); ++k) {
     const Schedule x = a.schedule(k), y = b.schedule(k);
@@ -238,7 +222,7 @@ TEST(Search, FloorStopsTheDescent) {
   const Graph graph = graphs::chain(200);
   SearchOptions options;
   options.floor = 10000;
-  const Frontier frontier = sound_search(graph, options);
+  const ScheduleFront frontier = sound_search(graph, options);
   EXPECT_LE(frontier.minimum(), 10000u);
   EXPECT_GT(frontier.minimum(), 2 * search(graph, {}).minimum());
 }
@@ -277,7 +261,7 @@ TEST(Search, RandomGraphsAreSound) {
     options.effort = 0.2;
     options.recompute = rng() % 4 != 0;
     if (rng() % 2) options.spill = disk(static_cast<double>(rng() % 100) * 1e-2, rng() % 2);
-    const Frontier frontier = search(graph, options);
+    const ScheduleFront frontier = search(graph, options);
     expect_sound(graph, frontier, options.spill);
     if (HasFailure()) return;
   }
@@ -285,7 +269,7 @@ TEST(Search, RandomGraphsAreSound) {
 
 TEST(Check, FindsWhatIsWrong) {
   const Graph graph = graphs::training(4, false);
-  const Frontier frontier = search(graph, {});
+  const ScheduleFront frontier = search(graph, {});
   const Schedule good = frontier.smallest();
   ASSERT_EQ(check(graph, good, {}), "");
   Schedule bad = good;
@@ -318,7 +302,7 @@ TEST(Search, RefusesWhatIsNoGraph) {
 }
 
 TEST(Search, EmptyGraph) {
-  const Frontier frontier = search({}, {});
+  const ScheduleFront frontier = search({}, {});
   EXPECT_EQ(frontier.minimum(), 0u);
   EXPECT_EQ(frontier.unlimited().steps.size(), 0u);
 }
@@ -329,7 +313,7 @@ TEST(Search, IsQuick) {
   for (const auto& [layers, bar] : {std::pair(500, 0.2), std::pair(5000, 4.0)}) {
     const Graph graph = graphs::chain(layers);
     const std::clock_t start = std::clock();  // of this process: others may be busy
-    const Frontier frontier = search(graph, {});
+    const ScheduleFront frontier = search(graph, {});
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
     EXPECT_LT(seconds, bar) << graph.nodes.size() << " nodes";
     EXPECT_LT(frontier.minimum(), frontier.points().back().load / 10);

@@ -4,6 +4,7 @@
 
 #include "ebb/plan/search/search.hpp"
 #include "tests/plan/search/graphs.hpp"
+#include "tests/plan/search/sound.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -27,23 +28,11 @@ const Step& step_of(const Schedule& schedule, Id node) {
 
 TEST(Tiles, EveryPointIsSoundAndMoreMemoryCostsNoTime) {
   const Graph graph = tiled_chain();
-  const Frontier frontier = search(graph, {});
-  for (std::size_t k = 0; k < frontier.points().size(); ++k) {
-    const Schedule schedule = frontier.schedule(k);
-    EXPECT_EQ(check(graph, schedule, {}), "");
-    EXPECT_EQ(schedule.load, frontier.points()[k].load);
-    EXPECT_EQ(schedule.seconds, frontier.points()[k].seconds);
-    EXPECT_EQ(schedule.recomputed, frontier.points()[k].recomputed);
-    EXPECT_EQ(schedule.written, frontier.points()[k].written);
-    EXPECT_EQ(schedule.read, frontier.points()[k].read);
-    if (k == 0) continue;
-    EXPECT_LT(frontier.points()[k - 1].load, frontier.points()[k].load);
-    EXPECT_GT(frontier.points()[k - 1].seconds, frontier.points()[k].seconds);
-  }
+  expect_sound(graph, search(graph, {}), {});
 }
 
 TEST(Tiles, FullScratchWhereThereIsRoom) {
-  const Frontier frontier = search(tiled_chain(), {});
+  const ScheduleFront frontier = search(tiled_chain(), {});
   const Schedule all = frontier.unlimited();
   EXPECT_EQ(step_of(all, 0).scratch, 800u);
   EXPECT_EQ(step_of(all, 7).scratch, 800u);
@@ -53,7 +42,7 @@ TEST(Tiles, FullScratchWhereThereIsRoom) {
 TEST(Tiles, OnlyTheNodeAtThePeakGivesUpItsScratch) {
   // The last forward node runs beside all eight values and the data: 900 + 800. The first runs
   // beside 200, and keeps its scratch.
-  const Frontier frontier = search(tiled_chain(), {});
+  const ScheduleFront frontier = search(tiled_chain(), {});
   const Schedule less = frontier.at(1350);
   EXPECT_EQ(step_of(less, 7).scratch, 400u);
   EXPECT_EQ(step_of(less, 0).scratch, 800u);
@@ -67,7 +56,7 @@ TEST(Tiles, RoomBetweenTwoPointsGoesToTiles) {
   last.scratch = 1600;
   last.tiles = {{1400, 1.02}, {1200, 1.04}, {1000, 1.06}, {800, 1.1},
                 {700, 1.15},  {600, 1.2},   {500, 1.3},   {400, 1.5}};
-  const Frontier frontier = search(graph, {});
+  const ScheduleFront frontier = search(graph, {});
   const std::uint64_t beside = frontier.unlimited().load - 1600;
   double before = 1e9;
   for (const std::uint64_t scratch : {400, 500, 600, 700, 800, 1000, 1200, 1400, 1600}) {

@@ -1,4 +1,5 @@
 #include "ebb/plan/pack/program.hpp"
+#include "ebb/base/memory.hpp"
 
 #include <fmt/core.h>
 
@@ -16,7 +17,7 @@ constexpr std::size_t kNowhere = ~std::size_t{0};
 }  // namespace
 
 Program packed(const Searched& s, std::uint64_t load, std::uint64_t carry) {
-  return packed(s.trace, s.lowered, s.frontier->at(load), carry);
+  return packed(s.trace, s.lowered, s.front->at(load), carry);
 }
 
 Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint64_t carry) {
@@ -91,17 +92,23 @@ std::uint64_t arena_of(std::span<const Program> programs) {
   return arena + resident;
 }
 
-std::uint64_t constants_of(std::span<const Searched> searched) {
+namespace {
+template <class Traced>
+std::uint64_t charge_of_constants(std::span<const Traced> all) {
   std::set<const Tensor::Value*> seen;
   std::uint64_t bytes = 0;
-  for (const Searched& s : searched)
-    for (const Tensor& t : s.trace.constants) {
+  for (const Traced& one : all)
+    for (const Tensor& t : one.trace.constants) {
       const Tensor::Value* held = t.handle();
       while (held->base) held = held->base;
-      if (seen.insert(held).second) bytes += held->spec.bytes();
+      if (seen.insert(held).second) bytes += memory::charge_of(held->spec.bytes());
     }
   return bytes;
 }
+}  // namespace
+
+std::uint64_t constants_of(std::span<const Searched> all) { return charge_of_constants(all); }
+std::uint64_t constants_of(std::span<const Program> all) { return charge_of_constants(all); }
 
 std::vector<Variable> spilled_variables(std::span<const Program> programs) {
   std::vector<Variable> all;

@@ -37,7 +37,7 @@ struct Program {
 struct Searched {
   trace::Trace trace;
   Lowered lowered;
-  std::optional<Frontier> frontier;
+  std::optional<ScheduleFront> front;
 };
 
 // The fastest schedule of at most `load`; the arena begins with `carry` bytes of sums that go on
@@ -52,7 +52,8 @@ std::vector<Program> packed(std::span<const Searched> searched, std::uint64_t lo
 std::uint64_t arena_of(std::span<const Program> programs);
 
 // Of constants. Views of one another, and what several programs hold, are counted once.
-std::uint64_t constants_of(std::span<const Searched> searched);
+std::uint64_t constants_of(std::span<const Searched> searched);  // as the memory seam counts them
+std::uint64_t constants_of(std::span<const Program> programs);
 
 // Variables that these keep in the spill file.
 std::vector<Variable> spilled_variables(std::span<const Program> programs);

@@ -69,6 +69,7 @@ class Descent {
 
  private:
   std::vector<Id> stages(const Replay& r, const Gap& gap, Id at) const;
+  Eviction freed(const Gap& gap, Id to) const;
   Eviction rerun(const Replay& r, const Gap& gap, Id at, Id stage);
   Eviction hold(const Replay& r, const Gap& gap, Id at, Id stage);
   Eviction spill(const Replay& r, const Gap& gap, Id at);

@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::size_t kMostBack = 256;  // nodes that one eviction may run again
 
+// Where a buffer brought back in `stage` is there again.
+Id back_at(const Replay& r, const Gap& gap, Id stage) {
+  return stage < r.positions[gap.to].what.stage() ? r.stage_begin(stage) : gap.to;
+}
+
 }  // namespace
 
 // The stay of the buffer that position `at` would find.
@@ -70,12 +75,18 @@ std::vector<Id> Descent::stages(const Replay& r, const Gap& gap, Id at) const {
   return result;
 }
 
-Eviction Descent::rerun(const Replay& r, const Gap& gap, Id at, Id stage) {
+// An eviction that frees the buffer up to position `to`, and so far costs nothing.
+Eviction Descent::freed(const Gap& gap, Id to) const {
   Eviction e;
-  const Id first = g_.maker[gap.buffer];
-  const Id to = stage < r.positions[gap.to].what.stage() ? r.stage_begin(stage) : gap.to;
   e.gain = static_cast<std::int64_t>(g_.bytes[gap.buffer]);
   e.changes.push_back({gap.from + 1, to - 1, -e.gain});
+  return e;
+}
+
+Eviction Descent::rerun(const Replay& r, const Gap& gap, Id at, Id stage) {
+  const Id first = g_.maker[gap.buffer];
+  const Id to = back_at(r, gap, stage);
+  Eviction e = freed(gap, to);
   const Id begin = r.stage_begin(stage);
   ++seen_now_;
   std::vector<Id> stack{first};
@@ -115,11 +126,9 @@ Eviction Descent::rerun(const Replay& r, const Gap& gap, Id at, Id stage) {
 
 // Runs one node again and holds its inputs for it: right where they are smaller than the output.
 Eviction Descent::hold(const Replay& r, const Gap& gap, Id at, Id stage) {
-  Eviction e;
   const Id place = g_.maker[gap.buffer];
-  const Id to = stage < r.positions[gap.to].what.stage() ? r.stage_begin(stage) : gap.to;
-  e.gain = static_cast<std::int64_t>(g_.bytes[gap.buffer]);
-  e.changes.push_back({gap.from + 1, to - 1, -e.gain});
+  const Id to = back_at(r, gap, stage);
+  Eviction e = freed(gap, to);
   for (Id b : g_.in(place)) {
     if (there(r, b, stage, to)) continue;
     const Id s = stay_before(r, b, to);

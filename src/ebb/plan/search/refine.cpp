@@ -20,7 +20,7 @@ bool Refine::offer(const Extras& extras, const Replay& r) {
 
 // Down to the target, then takes back one by one what is not needed there, dearest first. Whatever
 // is met on the way is offered.
-void Refine::settle(Extras& extras, Replay& r, std::uint64_t target, Score score) {
+void Refine::reach(Extras& extras, Replay& r, std::uint64_t target, Score score) {
   if (!r.valid || !descent_.lower(extras, r, target, score, limit_ - replayer_.work)) {
     offer(extras, r);
     return;
@@ -68,14 +68,14 @@ void Refine::neighbours(std::uint64_t load, const Extras& extras) {
     Extras more = base;
     apply(more, e.add, e.drop);
     replayer_(more, next_);
-    if (load > floor_) settle(more, next_, load - 1, Score{});
+    if (load > floor_) reach(more, next_, load - 1, Score{});
   }
   for (std::size_t k = 0; k < base.size() && !spent(); ++k) {
     Extras fewer = base;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(k));
     replayer_(fewer, next_);
     offer(fewer, next_);
-    if (next_.peak > load) settle(fewer, next_, load, Score{});
+    if (next_.peak > load) reach(fewer, next_, load, Score{});
   }
   for (std::size_t k = 0; k < base.size(); ++k) {
     for (Id by = -kShift; by <= kShift && !spent(); ++by) {
@@ -148,7 +148,7 @@ void Refine::shake() {
   complete(extras);
   replayer_(extras, next_);
   descent_.weigh(&rng_);
-  settle(extras, next_, target, Score{pick(2) == 1, pick(2) == 1});
+  reach(extras, next_, target, Score{pick(2) == 1, pick(2) == 1});
   descent_.weigh(nullptr);
 }
 

@@ -38,7 +38,7 @@ class Refine {
   void disturb(Extras& extras);
   void complete(Extras& extras) const;
   void shake();
-  void settle(Extras& extras, Replay& r, std::uint64_t target, Score score);
+  void reach(Extras& extras, Replay& r, std::uint64_t target, Score score);
 
   const Ordered& g_;
   std::size_t order_;

@@ -38,7 +38,7 @@ std::vector<std::uint64_t> loads(const Graph& graph, const Schedule& schedule) {
 
 }  // namespace
 
-struct Frontier::Record {
+struct ScheduleFront::Record {
   std::deque<Graph> graphs;  // at each level of tiles
   std::deque<Ordered> orders;
   std::vector<std::uint8_t> level_of;  // per order
@@ -74,7 +74,7 @@ struct Frontier::Record {
 
 // Gives each node back as much scratch as there is room for: under the load, since only those at
 // the peak need less, or under `most`, if that is more.
-void Frontier::Record::enlarge(Entry& entry, Schedule& schedule, std::uint64_t most) const {
+void ScheduleFront::Record::enlarge(Entry& entry, Schedule& schedule, std::uint64_t most) const {
   most = std::max(most, schedule.load);
   const Graph& graph = graphs.front();
   std::vector<std::uint8_t> before = entry.levels;
@@ -100,11 +100,11 @@ void Frontier::Record::enlarge(Entry& entry, Schedule& schedule, std::uint64_t m
   }
 }
 
-Schedule Frontier::schedule(std::size_t point) const {
+Schedule ScheduleFront::schedule(std::size_t point) const {
   return record_->schedule(record_->entries.at(point));
 }
 
-Schedule Frontier::at(std::uint64_t budget) const {
+Schedule ScheduleFront::at(std::uint64_t budget) const {
   const auto after =
       std::upper_bound(points_.begin(), points_.end(), budget,
                        [](std::uint64_t bytes, const Point& point) { return bytes < point.load; });
@@ -119,8 +119,8 @@ Schedule Frontier::at(std::uint64_t budget) const {
 namespace {
 
 // What the extras of a plan come to.
-Frontier::Point told(const Ordered& g, const Extras& extras) {
-  Frontier::Point p;
+ScheduleFront::Point told(const Ordered& g, const Extras& extras) {
+  ScheduleFront::Point p;
   std::set<Id> seen;
   for (const Extra& e : extras) {
     p.recomputed += e.is_run();
@@ -134,9 +134,9 @@ Frontier::Point told(const Ordered& g, const Extras& extras) {
 
 }  // namespace
 
-Frontier search(const Graph& graph, const SearchOptions& options) {
+ScheduleFront search(const Graph& graph, const SearchOptions& options) {
   validate(graph);
-  auto record = std::make_shared<Frontier::Record>();
+  auto record = std::make_shared<ScheduleFront::Record>();
   record->graphs.push_back(graph);
   const auto nodes = static_cast<Id>(graph.nodes.size());
   const bool large = nodes > kSearch.two_orders_nodes;
@@ -155,7 +155,7 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
   for (const std::size_t level : walked) {
     if (level > 0) {
       const std::vector<std::uint8_t> all(graph.nodes.size(), static_cast<std::uint8_t>(level));
-      record->graphs.push_back(Frontier::Record::at_levels(graph, all));
+      record->graphs.push_back(ScheduleFront::Record::at_levels(graph, all));
     }
     std::vector<std::unique_ptr<Walk>> here;
     for (std::vector<Id>& order : orders(record->graphs.back(), options.reorder)) {
@@ -175,10 +175,10 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
       static_cast<std::uint64_t>(options.effort * positions / static_cast<double>(walks.size()));
   for (const auto& walk : walks) walk->search(work);
 
-  std::vector<Frontier::Point> points;
+  std::vector<ScheduleFront::Point> points;
   for (const auto& [load, plan] : front.plans()) {
-    Frontier::Record::Entry entry{plan.order, plan.extras, {}};
-    Frontier::Point point = told(record->orders[plan.order], plan.extras);
+    ScheduleFront::Record::Entry entry{plan.order, plan.extras, {}};
+    ScheduleFront::Point point = told(record->orders[plan.order], plan.extras);
     point.load = load;
     point.seconds = plan.seconds;
     if (const std::uint8_t level = record->level_of[plan.order]; level > 0) {
@@ -195,7 +195,7 @@ Frontier search(const Graph& graph, const SearchOptions& options) {
     points.push_back(point);
     record->entries.push_back(std::move(entry));
   }
-  return Frontier(std::move(points), std::move(record));
+  return ScheduleFront(std::move(points), std::move(record));
 }
 
 }  // namespace ebb::plan

@@ -5,8 +5,8 @@
 // until none is left. What it meets is kept as a Pareto front of (load, seconds): more memory never
 // costs time, because a schedule for a smaller budget is also one for a larger budget.
 //
-//   Frontier frontier = search(graph, {.spill = cost});
-//   Schedule schedule = frontier.at(64 << 20);   // the fastest one found with load ≤ 64 MiB
+//   ScheduleFront front = search(graph, {.spill = cost});
+//   Schedule schedule = front.at(64 << 20);   // the fastest one found with load ≤ 64 MiB
 //
 // Pure and deterministic: no clock, no threads; effort is counted.
 #pragma once
@@ -28,7 +28,7 @@ struct SearchOptions {
   double effort = 1;        // scales the work spent; 1 is some 50 ms for 1,000 nodes
 };
 
-class Frontier {
+class ScheduleFront {
  public:
   struct Point {  // as its schedule says
     std::uint64_t load = 0;
@@ -48,7 +48,7 @@ class Frontier {
   Schedule schedule(std::size_t point) const;  // of points()[point]
 
   struct Record;  // schedules in the compact form of the search
-  Frontier(std::vector<Point> points, std::shared_ptr<const Record> record)
+  ScheduleFront(std::vector<Point> points, std::shared_ptr<const Record> record)
       : points_(std::move(points)), record_(std::move(record)) {}
 
  private:
@@ -58,7 +58,7 @@ class Frontier {
 
 // Throws std::invalid_argument where the graph is not one: a buffer read before it is made, made
 // twice, or state read after its update.
-Frontier search(const Graph& graph, const SearchOptions& options);
+ScheduleFront search(const Graph& graph, const SearchOptions& options);
 
 // Replays a schedule without trusting it: every input holds the right buffer, state is read before
 // its update, spilled bytes were written, load and seconds are as claimed. Empty, or what is wrong.

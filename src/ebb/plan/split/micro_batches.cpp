@@ -32,7 +32,7 @@ MicroBatches::MicroBatches(const trace::TraceBatch& trace_batch, std::int64_t ex
   whole_ = trace::simplified(trace_batch_(examples_, MicroBatch::whole));
   whole_.carry.clear();
   ask_whether_split();
-  whole_ = trace::settled(std::move(whole_), {});
+  whole_ = trace::specialized(std::move(whole_), {});
 }
 
 void MicroBatches::ask_whether_split() {
@@ -116,7 +116,7 @@ void MicroBatches::check_alike(const trace::Trace& trace, std::int64_t examples)
 trace::Trace MicroBatches::last(std::int64_t examples, DType stored) const {
   if (examples == examples_) {
     // whole_ is folded, which folding again leaves as it is
-    return stored == DType::f32 ? whole_ : trace::settled(whole_, {.stored = stored});
+    return stored == DType::f32 ? whole_ : trace::specialized(whole_, {.stored = stored});
   }
   trace::Trace t = trace::simplified(trace_batch_(examples, MicroBatch::last));
   check_alike(t, examples);
@@ -124,7 +124,7 @@ trace::Trace MicroBatches::last(std::int64_t examples, DType stored) const {
     check_alike(trace::simplified(trace_batch_(2, MicroBatch::last)), 2);
   if (!with_counts(t, split_))
     throw Error("the number of constants depends on how many examples there are");
-  return trace::settled(std::move(t), {.stored = stored});
+  return trace::specialized(std::move(t), {.stored = stored});
 }
 
 std::optional<Traced> MicroBatches::traced(std::int64_t micro_batch, DType stored) const {
