@@ -1,0 +1,25 @@
+// One function for each data.format: a file, or what is drawn, as rows with their facts.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ebb/train/build/run_data.hpp"
+
+namespace ebb::train {
+
+// Where rows come from.
+struct RowFiles {
+  std::vector<std::string> path, target_path;
+};
+
+struct OpenedRows {
+  Dataset rows;
+  Reading reading;
+};
+
+// `known`: of the data that the model learns from, where these are other rows to be read alike; their
+// targets may be missing then.
+OpenedRows open_rows_of(const DataConfig& data, const RowFiles& files, const Reading* known);
+
+}  // namespace ebb::train

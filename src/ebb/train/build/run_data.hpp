@@ -1,0 +1,48 @@
+// What [data] names, as data sets, and what files that come later have to be read with.
+//
+//   const train::RunData data = train::open_data(config);
+//   train::Model model = train::make_model(config, data.reading.facts);
+//   for (const Batch& b : data.train.epochs(3)) step(b);
+//
+// Rows are read where they lie, or once into memory or a file of the cache (data/row_store.hpp), as
+// data.in_memory says: either way the batches are the same.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ebb/data/tokenizer.hpp"
+#include "ebb/train/build/facts.hpp"
+
+namespace ebb::train {
+
+// Kept with a model, so that what it is asked about is read as what it has learnt from.
+struct Reading {
+  DataFacts facts;
+  std::string schema = {};                // columns of a table, as their format writes it
+  std::vector<std::string> classes = {};  // their names; empty: numbers
+  std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text
+};
+
+struct RunData {
+  Dataset train;                           // shuffled, in batches that are made ahead
+  std::optional<Dataset> validation = {};  // in order, in batches
+  Reading reading;
+};
+
+RunData open_data(const Config& config);
+
+// Rows of another file, in order and in batches, read as those that the model has learnt from. Targets are
+// among them where the file has them.
+Dataset open_rows(const Config& config, const Reading& reading, const std::string& path,
+                  std::int64_t batch);
+
+// A reading as text, and back: JSON, in which a vocabulary is a text of its own (text/vocabulary_file.hpp). What
+// is no such text is an Error that names `name`.
+std::string to_text(const Reading& reading);
+Reading parse_reading(std::string_view text, const std::string& name);
+
+}  // namespace ebb::train

@@ -1,0 +1,69 @@
+// A config with all that it names: data, model, optimizer; ready to be planned, trained, asked.
+//
+//   train::Job job(train::load_config("train.toml"));
+//   const auto trainer = job.trainer("runs/one", true);
+//   std::cout << trainer->plan();
+//   trainer->run();
+//
+//   train::Job trained = train::open_run("runs/one");   // the best checkpoint of a run
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ebb/base/budget.hpp"
+#include "ebb/train/build/optimizer.hpp"
+#include "ebb/train/build/run_data.hpp"
+#include "ebb/train/trainer.hpp"
+
+namespace ebb::train {
+
+struct Job {
+  // Takes the threads and the budget that the config says, seeds random draws, opens the data. Throws
+  // BudgetTooSmall where that leaves no room to read it.
+  explicit Job(Config config);
+  // Without data to train on: what a checkpoint needs to be asked.
+  Job(Config config, Reading reading);
+  Job(Job&&) = default;
+  ~Job();
+
+  Config config;
+  Budget budget = {};  // before all that it is for
+  std::optional<RunData> data;
+  Reading reading;
+  Model model;
+  Length length;
+  Rates rates;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Ema> ema;
+  CheckpointInfo from = {};  // of an opened run
+
+  // What a checkpoint of this run holds beside weights and state: keys of the config and fingerprints of files that
+  // must be the same for it to go on; config and reading.
+  std::map<std::string, std::string> same() const;
+  std::map<std::string, std::string> extra() const;
+  // Planned, and ready to run. "": nothing is written. `live`: on stderr. The job outlives it, and stays where it is.
+  // Throws BudgetTooSmall, with the smallest budget for all that will run.
+  std::unique_ptr<Trainer> trainer(const std::string& directory, bool live);
+  std::vector<Figure> evaluate(const Dataset& rows);  // within the config's budget
+
+ private:
+  std::unique_ptr<LeastBudget> least_;  // that the data can be read in
+
+  struct Opened;
+  static Opened open(Config config);
+  explicit Job(Opened opened);
+  std::unique_ptr<Trainer> make_trainer(TrainerOptions options);
+};
+
+enum class Which { best, last };
+// The run of a directory, or one checkpoint's: its config, how its data is read, its weights, averaged
+// where the run averages. Nothing of the data is opened.
+Job open_run(const std::string& directory, Which which = Which::best);
+
+// Weights for others: model.safetensors, config.toml, reading.json, vocabulary.txt.
+void export_model(const std::string& checkpoint, const Job& job, const std::string& folder);
+
+}  // namespace ebb::train

@@ -1,0 +1,188 @@
+#include "ebb/train/trainer.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ebb/base/budget.hpp"
+#include "ebb/base/error.hpp"
+#include "ebb/base/process.hpp"
+#include "ebb/train/trainer_run.hpp"
+
+namespace ebb::train {
+
+void Trainer::Run::compile_test() {
+  if (!held_out || test) return;
+  const nn::Evaluation quiet;
+  test = compile(held_out->spec(), options.compile,
+                 [this](const Batch& b) { return model.measure(b); });
+}
+
+void Trainer::Run::compile_all() {
+  if (step) return;
+  if (RunDirectory::is_run(options.directory)) claim();
+  per_epoch = data.batches();
+  total = options.epochs * per_epoch;
+  if (options.steps > 0) total = std::min(total, options.steps);
+  statistics = Statistics(variables(model));
+  if (options.check_gradient) optimizer.check_gradients();
+  CompileOptions how = options.compile;
+  if (!how.bad_loss) how.bad_loss = BadLoss::skip;
+  compile_test();  // first: what it takes is in the step's forecast and smallest budget then
+  step = compile(data.spec(), how, [this](const Batch& b) {
+    Loss l = optimizer.minimize(model.loss(b));
+    if (ema) ema->update();
+    return l;
+  });
+  show_plan();
+}
+
+// The step's plan, with what evaluating takes where that is more, since they share an arena; without the programs,
+// which would be in memory twice.
+void Trainer::Run::show_plan() {
+  shown = step->plan();
+  shown.programs.clear();
+  const std::uint64_t arena = test ? test->plan().forecast.arena : 0;
+  if (arena <= shown.forecast.arena) return;
+  shown.forecast.process += arena - shown.forecast.arena;
+  shown.forecast.others += arena - shown.forecast.arena;
+}
+
+void Trainer::Run::say(RunLog::Kind kind, const std::string& text) {
+  if (log) log->write(kind, text);
+}
+
+Boundary Trainer::Run::boundary(const data::Position& at) const {
+  return {.step = done, .epochs = at.epoch, .end_of_epoch = at.batch == 0};
+}
+
+LiveStatus Trainer::Run::status() const {
+  LiveStatus s{.step = done,
+               .steps = total,
+               .epoch = static_cast<double>(done) / static_cast<double>(per_epoch),
+               .epochs = static_cast<double>(total) / static_cast<double>(per_epoch),
+               .loss = loss,
+               .lr = optimizer.lr(),
+               .rate = progress->examples_per_second(),
+               .budget = ebb::Budget::now(),
+               .seconds_left = progress->seconds_left()};
+  if (last && last->figures.size() > 1) {
+    s.metric = last->figures[1].name;
+    s.metric_value = last->figures[1].value;
+  }
+  return s;
+}
+
+bool Trainer::Run::finished() const {
+  return done >= total ||
+         (options.stopping.patience > 0 && without_progress >= options.stopping.patience);
+}
+
+Outcome Trainer::Run::train() {
+  compile_all();
+  const StopSignal stop;
+  claim();
+  try {
+    return loop(stop);
+  } catch (const std::exception& e) {
+    if (log) log->try_write(RunLog::Kind::error, e.what());
+    throw;
+  }
+}
+
+Outcome Trainer::Run::loop(const StopSignal& stop) {
+  const data::Position from = take_up();
+  try_sample();
+  progress.emplace(
+      ProgressOptions{.steps = total, .steps_per_epoch = per_epoch, .from_step = done});
+  if (held_out)
+    progress->expect(Activity::evaluate, options.eval,
+                     test->plan().forecast.seconds * static_cast<double>(held_out->batches()));
+  if (directory) progress->expect(Activity::save, options.save);
+  if (samples) progress->expect(Activity::sample, options.sample);
+  if (options.live) live.emplace();
+  Pacer logging(options.log), eval(options.eval), saving(options.save), sampling(options.sample);
+  BatchWalk walk = data.walk(options.epochs, from);
+  data::Position at = from;
+  bool save_due = false;
+  if (held_out && owed) evaluate_due();
+  while (!finished() && !stop) {
+    const Batch* batch = walk.next();
+    if (!batch) break;
+    const bool good = one_step(*batch);
+    at = walk.position();
+    const Boundary here = boundary(at);
+    if (live) live->step([&] { return status(); });
+    if (logging.due(here)) log_step(at);
+    if (held_out && eval.due(here)) evaluate_due();
+    if (samples && sampling.due(here) && !stop) {
+      const auto pause = progress->pause(Activity::sample);
+      make_sample();
+    }
+    save_due = saving.due(here) || save_due;
+    if (good && save_due && !finished()) {  // the last one waits for the last evaluation
+      const auto pause = progress->pause(Activity::save);
+      save(at);
+      save_due = false;
+    }
+  }
+  end_of_run(at, stop);
+  return outcome(stop);
+}
+
+void Trainer::Run::end_of_run(const data::Position& at, const StopSignal& stop) {
+  log_step(at);
+  if (held_out && !stop && !owed && (!last || last->step != done))
+    if (auto now = measure()) evaluated(std::move(*now), false);
+  save(at);
+  if (live) live->finish(status());
+  say(RunLog::Kind::end, fmt::format("step {}: {}", done,
+                                     stop            ? stop.name()
+                                     : done >= total ? "finished"
+                                                     : "stopped early"));
+}
+
+Outcome Trainer::Run::outcome(const StopSignal& stop) const {
+  return {.why = stop            ? Outcome::Why::signal
+                 : done >= total ? Outcome::Why::finished
+                                 : Outcome::Why::stopped_early,
+          .signal = stop.signal(),
+          .step = done,
+          .loss = loss,
+          .last = last,
+          .best = best,
+          .seconds = progress->elapsed(),
+          .forecast = shown.forecast.process,
+          .peak = process::peak_resident()};
+}
+
+Trainer::Trainer(Model model, optim::Optimizer& optimizer, Dataset data, TrainerOptions options)
+    : run_(
+          std::make_unique<Run>(std::move(model), optimizer, std::move(data), std::move(options))) {
+  run_->callbacks = this;
+}
+Trainer::~Trainer() = default;
+
+void Trainer::evaluate_on(Dataset data) { run_->held_out = std::move(data); }
+void Trainer::average(optim::Ema& ema) { run_->ema = &ema; }
+void Trainer::observe(std::shared_ptr<optim::Plateau> plateau) {
+  run_->plateau = std::move(plateau);
+}
+
+const plan::Plan& Trainer::plan() {
+  run_->compile_all();
+  return run_->shown;
+}
+
+Outcome Trainer::run() { return run_->train(); }
+
+std::optional<double> Trainer::seconds_left() const {
+  return run_->progress ? run_->progress->seconds_left() : std::nullopt;
+}
+
+Evaluation Trainer::evaluate() {
+  run_->compile_test();
+  return run_->measure().value_or(Evaluation{});
+}
+
+}  // namespace ebb::train
