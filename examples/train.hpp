@@ -4,7 +4,8 @@
 #include "progress.hpp"
 
 template <class Model, class LossOf>
-void train(const char* name, Model& model, const ebb::Dataset& data, int epochs, LossOf loss_of) {
+void train_model(const char* name, Model& model, const ebb::Dataset& data, int epochs,
+                 LossOf loss_of) {
   using namespace ebb;
   optim::AdamW adam(params(model), {.lr = 2e-3});
   adam.set_schedule(optim::warmup_cosine(2e-3, 20, epochs * data.batches()));

@@ -48,8 +48,8 @@ std::string number(int n) {
 
 int main() try {
   Classifier digits(nn::Init(1));
-  train("digits    ", digits, data::digits(20000, 1).shuffle(1).batch(128).prefetch(2), 5,
-        [&](const Batch& b) { return sparse_cross_entropy(digits(b["image"]), b["label"]); });
+  train_model("digits    ", digits, data::digits(20000, 1).shuffle(1).batch(128).prefetch(2), 5,
+              [&](const Batch& b) { return sparse_cross_entropy(digits(b["image"]), b["label"]); });
   const Batch unseen = data::digits(2000, 2).all();
   const Tensor right =
       equal(argmax(digits(unseen["image"]), -1), cast(unseen["label"], DType::i64));
@@ -63,8 +63,9 @@ int main() try {
   }
   const data::Text text = data::text(sums, {.window = 64});
   Characters characters(nn::Init(2), text.vocabulary.size());
-  train("characters", characters, text.windows.shuffle(1).batch(32).prefetch(2), 4,
-        [&](const Batch& b) { return sparse_cross_entropy(characters(b["input"]), b["target"]); });
+  train_model(
+      "characters", characters, text.windows.shuffle(1).batch(32).prefetch(2), 4,
+      [&](const Batch& b) { return sparse_cross_entropy(characters(b["input"]), b["target"]); });
 
   std::cout << '\n' << ledger::table();
 } catch (const Error& e) {

@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include "apps/ebb/commands.hpp"
+#include "apps/ebb/console.hpp"
+#include "apps/ebb/describe.hpp"
+#include "ebb/base/process.hpp"
+
+namespace ebb::app {
+
+void ConfigFlags::add(CLI::App& command) {
+  command.add_option("config", config, "a config file (ebb init writes one)")
+      ->required()
+      ->type_name(value::kConfig);
+  add_memory(command, memory);
+  command
+      .add_option("--set", set,
+                  "section.key=value in place of what the file says, such as train.lr=0.01; may be "
+                  "repeated (ebb config keys lists the keys)")
+      ->allow_extra_args(false)
+      ->type_name(value::kSetting);
+}
+
+std::vector<std::string> ConfigFlags::overrides() const {
+  std::vector<std::string> all = set;
+  if (!memory.empty()) all.push_back(budget_override(memory));
+  return all;
+}
+
+std::string budget_override(const std::string& memory) {
+  const bool plain = memory.find_first_not_of("0123456789") == std::string::npos;
+  return "memory.budget=" + memory + (plain ? "B" : "");
+}
+
+train::Config ConfigFlags::load() const { return train::load_config(config, overrides()); }
+
+void add_memory(CLI::App& command, std::string& memory) {
+  command
+      .add_option("--memory", memory,
+                  "budget of the whole process: 64MiB, 1.5GiB; auto: what the machine or container "
+                  "has; none")
+      ->type_name(value::kSize);
+}
+
+void add_run(CLI::App& command, std::string& directory) {
+  command.add_option("run", directory, "directory of a run, or one of its checkpoints")
+      ->required()
+      ->type_name(value::kRun);
+}
+
+void add_json(CLI::App& command, bool& json) {
+  command.add_flag("--json", json, "one JSON object, for programs");
+}
+
+void add_quiet(CLI::App& command) {
+  command.add_flag_callback(
+      "-q,--quiet", [] { set_quiet(true); }, "print nothing but errors");
+}
+
+CLI::Validator number_from(double least, double most) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double number = 0;
+        if (CLI::detail::lexical_cast(text, number) && number >= least &&
+            (most == 0 || number <= most))
+          return std::string();
+        return fmt::format("\"{}\" is no number {}", text,
+                           most == 0 ? fmt::format("of {} or more", least)
+                                     : fmt::format("from {} to {}", least, most));
+      },
+      "");
+}
+
+std::optional<Budget> budget_of(const std::string& memory) {
+  if (memory.empty() || memory == "none") return std::nullopt;
+  if (memory == "auto") return Budget(ByteSize{process::available().bytes / 10 * 9});
+  return Budget(ByteSize::parse(memory));
+}
+
+train::Job open_run(const std::string& directory, const std::string& memory, train::Which which) {
+  train::Job job = train::open_run(directory, which);
+  if (!memory.empty())
+    job.config =
+        train::parse_config(train::to_toml(job.config), directory, {budget_override(memory)});
+  return job;
+}
+
+}  // namespace ebb::app

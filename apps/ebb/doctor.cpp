@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "apps/ebb/commands.hpp"
+#include "apps/ebb/console.hpp"
+#include "apps/ebb/cpu_quota.hpp"
+#include "apps/ebb/simd.hpp"
+#include "ebb/base/bytes.hpp"
+#include "ebb/base/error.hpp"
+#include "ebb/base/file.hpp"
+#include "ebb/base/pool.hpp"
+#include "ebb/base/process.hpp"
+#include "ebb/exec/spill/disk_space.hpp"
+#include "ebb/exec/spill/spill_file.hpp"
+#include "ebb/plan/forecast/machine.hpp"
+
+namespace ebb::app {
+namespace {
+
+constexpr std::uint64_t kLittleDisk = std::uint64_t{1} << 30;
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown";
+}
+
+int cores_allowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0)
+    return static_cast<int>(std::thread::hardware_concurrency());
+  return CPU_COUNT(&set);
+}
+
+std::string speed(double bytes) {
+  return to_string(ByteSize{static_cast<std::uint64_t>(bytes)}) + "/s";
+}
+
+// What was found, line by line, with problems and what to do about them.
+class Findings {
+ public:
+  void say(const char* what, const std::string& found) {
+    text_ += fmt::format("{:<12} {}\n", what, wrapped(found, 13));
+  }
+  void mind(const std::string& problem) {
+    text_ += fmt::format("{:<12} ! {}\n", "", wrapped(problem, 15));
+    problems_.push_back(problem);
+  }
+  nlohmann::json json;
+  std::string text() const {
+    return text_ + (problems_.empty()
+                        ? "no problems found\n"
+                        : fmt::format("{} thing{} to look at, marked !\n", problems_.size(),
+                                      problems_.size() == 1 ? "" : "s"));
+  }
+  const std::vector<std::string>& problems() const { return problems_; }
+
+ private:
+  std::string text_;
+  std::vector<std::string> problems_;
+};
+
+void look_at_cpu(Findings& f) {
+  const Simd found = simd();
+  f.say("cpu", cpu_name());
+  f.say("simd",
+        fmt::format("{} (kernels are built for {})", found.used, fmt::join(found.built, ", ")));
+  if (!found.fused)
+    f.mind(
+        "no AVX2: products run at a quarter of the speed, and weights agree with those of newer "
+        "machines up to rounding only");
+  const int all = static_cast<int>(std::thread::hardware_concurrency()), allowed = cores_allowed();
+  const double quota = cpu_quota();
+  f.say("threads",
+        fmt::format("{}; {} of {} cores may be used{}", pool::threads(), allowed, all,
+                    quota > 0 ? fmt::format(", {:.3g} by the group's quota", quota) : ""));
+  if (quota > 0 && std::ceil(quota) < pool::threads())
+    f.mind(
+        fmt::format("the group may use {:.3g} cores and {} threads compute: threads wait for each "
+                    "other; set EBB_THREADS={} or train.threads",
+                    quota, pool::threads(), std::max(1, static_cast<int>(quota))));
+  f.json["cpu"] = {{"name", cpu_name()},         {"simd", found.used}, {"simd_built", found.built},
+                   {"threads", pool::threads()}, {"cores", all},       {"cores_allowed", allowed}};
+  if (quota > 0) f.json["cpu"]["quota"] = quota;
+}
+
+void look_at_memory(Findings& f) {
+  const process::Available memory = process::available();
+  const std::uint64_t safe = memory.bytes / 10 * 9 >> 20;
+  f.say("memory",
+        fmt::format("{} for this process ({})", to_string(ByteSize{memory.bytes}), memory.source));
+  f.say("safe budget", fmt::format("--memory {}MiB, nine tenths of that", safe));
+  if (safe < 64)
+    f.mind(
+        "little is left: the runtime alone takes about 10 MiB; stop other programs, or raise the "
+        "limit of the group");
+  f.json["memory"] = {
+      {"bytes", memory.bytes}, {"source", memory.source}, {"safe_budget", safe << 20}};
+  const auto limited = [&](int which, const char* name, const char* flag) {
+    rlimit limit{};
+    if (getrlimit(static_cast<__rlimit_resource_t>(which), &limit) != 0 ||
+        limit.rlim_cur == RLIM_INFINITY)
+      return;
+    f.json["memory"]["ulimit"][name] = limit.rlim_cur;
+    f.mind(
+        fmt::format("ulimit {} is {}: mappings count there, not only memory in use; ulimit {} "
+                    "unlimited lifts it",
+                    flag, to_string(ByteSize{limit.rlim_cur}), flag));
+  };
+  limited(RLIMIT_AS, "address_space", "-v");
+  limited(RLIMIT_DATA, "data", "-d");
+}
+
+void look_at_disk(Findings& f, const plan::Machine& machine) {
+  const std::string folder = exec::spill_directory("");
+  const std::uint64_t free = exec::free_space(folder);
+  f.say("spill", fmt::format("{}, {} free; writes {}, reads {} while all threads compute", folder,
+                             free == exec::kUnknownSpace ? "unknown" : to_string(ByteSize{free}),
+                             speed(machine.spill_write), speed(machine.spill_read)));
+  f.json["spill"] = {{"folder", folder},
+                     {"free", free},
+                     {"write_bytes_per_second", machine.spill_write},
+                     {"read_bytes_per_second", machine.spill_read}};
+  try {
+    const bool in_memory = File::temporary(folder).in_memory();
+    f.json["spill"]["in_memory"] = in_memory;
+    if (in_memory)
+      f.mind(
+          "that folder is memory (tmpfs): spilling there gains nothing; set TMPDIR, or "
+          "memory.spill_directory, to a disk");
+  } catch (const Error& e) {
+    f.mind(
+        fmt::format("nothing can be written there ({}): set TMPDIR, or memory.spill_directory, to "
+                    "a folder on a disk",
+                    e.what()));
+  }
+  if (free < kLittleDisk)
+    f.mind(
+        "less than 1 GiB is free: a budget that needs spilling may be refused; make room, or name "
+        "another folder");
+}
+
+void look_at_speeds(Findings& f, const plan::Machine& machine) {
+  double flops = 0;
+  for (const plan::Machine::Speed& s : machine.speeds) flops = std::max(flops, s.flops);
+  f.say("calibrated", fmt::format("{:.4g} GFLOP/s at best, memory {}, cache {}, {} threads",
+                                  flops / 1e9, speed(machine.bytes),
+                                  to_string(ByteSize{static_cast<std::uint64_t>(machine.cache)}),
+                                  machine.threads));
+  f.json["calibrated"] = {{"flops", flops},
+                          {"memory_bytes_per_second", machine.bytes},
+                          {"cache", machine.cache},
+                          {"threads", machine.threads},
+                          {"sound", machine.sound}};
+  if (!machine.sound)
+    f.mind(
+        "others used the machine while it was measured: forecasts of time may be off; run "
+        "EBB_MACHINE=off ebb doctor when it is quiet");
+}
+
+struct Doctor {
+  bool json = false;
+  void run() const {
+    Findings f;
+    look_at_cpu(f);
+    look_at_memory(f);
+    const plan::Machine machine =
+        plan::with_spill_speed(plan::this_machine(), exec::spill_directory(""));
+    look_at_disk(f, machine);
+    look_at_speeds(f, machine);
+    if (!json) return print(f.text());
+    f.json["version"] = EBB_VERSION;
+    f.json["problems"] = f.problems();
+    print(f.json.dump() + "\n");
+  }
+};
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  auto doctor = std::make_shared<Doctor>();
+  CLI::App* c = app.add_subcommand("doctor",
+                                   "what this machine has, and what to do about problems\n\n"
+                                   "Processor and the vector instructions in use; cores, by "
+                                   "affinity and quota; memory, by the limits of control "
+                                   "groups (v1, v2) and ulimit; a budget that is safe; the disk "
+                                   "that would be spilled to and how fast it is; the "
+                                   "speeds that forecasts of time are made from.");
+  c->group(group::kBegin);
+  c->footer("ebb doctor\nebb doctor --json\n");
+  add_json(*c, doctor->json);
+  c->callback([doctor] { doctor->run(); });
+}
+
+}  // namespace ebb::app

@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "apps/ebb/commands.hpp"
+#include "apps/ebb/console.hpp"
+#include "apps/ebb/describe.hpp"
+#include "apps/ebb/frontier_svg.hpp"
+#include "apps/ebb/interrupted.hpp"
+#include "ebb/base/bytes.hpp"
+#include "ebb/base/file.hpp"
+
+namespace ebb::app {
+namespace {
+
+// The frontier is the step's, and begins with its smallest budget; what runs beside it takes some more.
+std::vector<plan::FrontierPoint> from_minimum(std::vector<plan::FrontierPoint> frontier,
+                                              std::uint64_t minimum) {
+  if (frontier.empty() || frontier.front().budget >= minimum) return frontier;
+  const std::uint64_t more = minimum - frontier.front().budget;
+  for (plan::FrontierPoint& p : frontier) p.budget += more;
+  return frontier;
+}
+
+struct PlanCommand {
+  ConfigFlags flags;
+  std::string svg;
+  bool json = false;
+
+  void run() const {
+    const Interrupted quiet("while planning; nothing was run");
+    const train::Config config = flags.load();
+    try {
+      train::Job job(config);
+      const auto trainer = job.trainer("", false);
+      // The step shares the budget with what evaluates: the smallest is of both.
+      plan::Plan plan = trainer->plan();
+      plan.minimum = smallest_budget();
+      plan.frontier = from_minimum(plan.frontier, plan.minimum);
+      fits(job, plan);
+    } catch (const BudgetTooSmall& e) {
+      does_not_fit(config, e);
+    }
+  }
+
+  static double seconds_of(const train::Job& job, const plan::Plan& plan) {
+    return plan.forecast.seconds * static_cast<double>(job.length.steps);
+  }
+
+  void fits(const train::Job& job, const plan::Plan& plan) const {
+    const double seconds = seconds_of(job, plan);
+    if (!svg.empty())
+      write_file(svg, frontier_svg({.frontier = plan.frontier,
+                                    .budget = plan.budget,
+                                    .chosen_seconds = plan.forecast.seconds,
+                                    .minimum = plan.minimum,
+                                    .title = flags.config}));
+    if (json) {
+      nlohmann::json all = nlohmann::json::parse(plan.json());
+      all["fits"] = true;
+      all["smallest_budget"] = plan.minimum;
+      all["steps"] = job.length.steps;
+      all["steps_per_epoch"] = job.length.per_epoch;
+      all["run_seconds"] = seconds;
+      return print(all.dump() + "\n");
+    }
+    print(to_string(plan) +
+          fmt::format("  time of the run       {:>10}   {} steps, {} an epoch; evaluations and "
+                      "saving come on top\n",
+                      readable_time(seconds), job.length.steps, job.length.per_epoch));
+    if (!svg.empty()) say(fmt::format("wrote {}\n", svg));
+  }
+
+  // The menu is the answer; the line on stderr says that it is a refusal. A plan without a budget knows the
+  // smallest for all that will run, where the refusal may have come before all of it was seen.
+  [[noreturn]] void does_not_fit(const train::Config& config, const BudgetTooSmall& e) const {
+    train::Config free = config;
+    free.memory.budget = {.kind = train::BudgetConfig::Kind::none};
+    train::Job job(free);
+    const auto trainer = job.trainer("", false);
+    plan::Plan plan = trainer->plan();
+    const std::uint64_t minimum = std::max(e.minimum, smallest_budget());
+    plan.frontier = from_minimum(plan.frontier, minimum);
+    const std::uint64_t budget = config.memory.budget.bytes;
+    if (!svg.empty())
+      write_file(svg, frontier_svg({.frontier = plan.frontier,
+                                    .budget = budget,
+                                    .minimum = minimum,
+                                    .title = flags.config}));
+    if (json) {
+      nlohmann::json all = {{"fits", false},
+                            {"budget", budget},
+                            {"smallest_budget", minimum},
+                            {"steps", job.length.steps},
+                            {"steps_per_epoch", job.length.per_epoch},
+                            {"frontier", nlohmann::json::parse(plan.json())["frontier"]}};
+      print(all.dump() + "\n");
+    } else {
+      print("what does fit:\n" + menu(plan));
+    }
+    throw Exit{complain(
+        fmt::format("{}: the budget of {} is too small: the smallest that does is {} ({} bytes)",
+                    flags.config, to_string(ByteSize{budget}), plan::enough(minimum), minimum),
+        3)};
+  }
+
+  static std::string menu(const plan::Plan& plan) {
+    std::string text = "      budget  time a step  label          how\n";
+    for (const plan::FrontierPoint& p : plan.frontier)
+      text += fmt::format("  {:>10}  {:>11}  {:<13}  {}\n", plan::enough(p.budget),
+                          readable_time(p.seconds), name(p.label), p.text());
+    return text;
+  }
+};
+
+}  // namespace
+
+void add_plan(CLI::App& app) {
+  auto command = std::make_shared<PlanCommand>();
+  CLI::App* c =
+      app.add_subcommand("plan",
+                         "does it fit, how, at what cost: nothing runs\n\n"
+                         "Reads what the data looks like and nothing else of it. Says what the "
+                         "process will hold at its peak and of "
+                         "what kind, how long a step and the run will take, the smallest budget, "
+                         "and what each budget in between "
+                         "costs. A label stands beside each way: same bits, same gradient (equal "
+                         "up to rounding), approximate. "
+                         "Exit code 3: the budget cannot be met, and what could be is listed.");
+  c->group(group::kTrain);
+  c->footer(
+      "ebb plan train.toml --memory 64MiB\n"
+      "ebb plan train.toml --memory auto --json\n"
+      "ebb plan train.toml --svg frontier.svg      # time over budget, as a picture\n");
+  command->flags.add(*c);
+  add_json(*c, command->json);
+  c->add_option("--svg", command->svg, "write a picture of time over budget")
+      ->type_name(value::kFile);
+  c->callback([command] { command->run(); });
+}
+
+}  // namespace ebb::app

@@ -1,0 +1,245 @@
+#include "apps/ebb/verify_run.hpp"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "apps/ebb/commands.hpp"
+#include "apps/ebb/console.hpp"
+#include "ebb/base/budget.hpp"
+#include "ebb/base/error.hpp"
+#include "ebb/base/file.hpp"
+#include "ebb/base/pool.hpp"
+#include "ebb/base/process.hpp"
+#include "ebb/base/sha256.hpp"
+
+namespace ebb::app {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kCommand[] = "verify-run";
+constexpr std::size_t kPiece = 1 << 16;
+
+// f(bytes of a piece, spec) over all weights, wherever they are.
+template <class F>
+void each_piece(train::Model& model, F&& f) {
+  std::array<std::byte, kPiece> piece;
+  for (const Variable& v : variables(model)) {
+    const std::uint64_t bytes = v.spec().bytes();
+    for (std::uint64_t at = 0; at < bytes; at += kPiece) {
+      const std::span part(piece.data(), std::min<std::uint64_t>(kPiece, bytes - at));
+      v.read(part, at);
+      f(std::span<const std::byte>(part), v.spec());
+    }
+  }
+}
+
+// The largest difference of a weight, by the largest weight.
+double difference(train::Model& model, const std::string& path) {
+  File file = File::open(path);
+  std::array<std::byte, kPiece> other;
+  double apart = 0, largest = 0;
+  each_piece(model, [&](std::span<const std::byte> part, const Spec& spec) {
+    const std::span theirs(other.data(), part.size());
+    file.read(theirs);
+    if (spec.dtype != DType::f32) return;
+    for (std::size_t i = 0; i + 4 <= part.size(); i += 4) {
+      float a, b;
+      std::memcpy(&a, part.data() + i, 4);
+      std::memcpy(&b, theirs.data() + i, 4);
+      apart = std::max(apart, std::abs(static_cast<double>(a) - b));
+      largest = std::max(largest, std::abs(static_cast<double>(b)));
+    }
+  });
+  return largest > 0 ? apart / largest : apart;
+}
+
+Json of_plan(const plan::Plan& plan) {
+  Json points = Json::array();
+  for (const plan::FrontierPoint& p : plan.frontier)
+    if (p.label == Allow::same_bits) points.push_back({p.budget, p.seconds});
+  return {{"minimum", plan.minimum},   {"unlimited", plan.forecast.process},
+          {"how", plan.chosen.text()}, {"label", name(plan.chosen.label)},
+          {"split", plan.split()},     {"step_seconds", plan.forecast.seconds},
+          {"frontier", points}};
+}
+
+struct VerifyRun {
+  VerifyTask task;
+
+  void run() const {
+    train::Job job(train::load_config(task.config, task.set));
+    job.data->validation.reset();  // figures of held-out rows are no part of what is compared
+    const auto trainer = job.trainer(task.directory, false);
+    Json answer = of_plan(trainer->plan());
+    answer["batch"] = job.config.train.batch;
+    answer["threads"] = pool::threads();
+    std::int64_t weights = 0;
+    for (const Variable& v : variables(job.model)) weights += v.spec().size();
+    answer["weights"] = weights;
+    if (!task.plan_only) train_now(job, *trainer, answer);
+    print(answer.dump() + "\n");
+  }
+
+  void train_now(train::Job& job, train::Trainer& trainer, Json& answer) const {
+    if (task.stop_after > 0)
+      trainer.on_step = [this](std::int64_t step, double) {
+        if (step == task.stop_after) std::raise(SIGTERM);  // as one would be stopped
+      };
+    const train::Outcome out = trainer.run();
+    Sha256 sum;
+    std::optional<File> file;
+    if (!task.weights_to.empty()) file = File::create(task.weights_to);
+    each_piece(job.model, [&](std::span<const std::byte> part, const Spec&) {
+      sum.add(part);
+      if (file) file->write(part);
+    });
+    answer["digest"] = sum.hex();
+    answer["steps"] = out.step;
+    answer["seconds"] = out.seconds;
+    answer["peak"] = process::peak_resident();
+    answer["budget"] = Budget::now();
+    if (!task.compare_with.empty()) answer["difference"] = difference(job.model, task.compare_with);
+  }
+};
+
+std::vector<std::string> arguments_of(const VerifyTask& t) {
+  std::vector<std::string> all = {"ebb", kCommand, t.config};
+  for (const std::string& s : t.set) all.insert(all.end(), {"--set", s});
+  if (!t.directory.empty()) all.insert(all.end(), {"--out", t.directory});
+  if (t.stop_after > 0) all.insert(all.end(), {"--stop-after", std::to_string(t.stop_after)});
+  if (!t.weights_to.empty()) all.insert(all.end(), {"--weights-to", t.weights_to});
+  if (!t.compare_with.empty()) all.insert(all.end(), {"--compare-with", t.compare_with});
+  if (t.plan_only) all.emplace_back("--plan-only");
+  return all;
+}
+
+std::atomic<int> stopped{0};
+std::atomic<pid_t> running{0};
+
+extern "C" void on_stop(int signal) {
+  stopped.store(signal);
+  if (const pid_t child = running.load()) ::kill(child, signal);
+}
+
+std::string read_all(int descriptor) {
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    const ssize_t n = ::read(descriptor, piece, sizeof piece);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return text;
+    text.append(piece, static_cast<std::size_t>(n));
+  }
+}
+
+struct Ended {
+  int code = 0;
+  std::string out, error;
+};
+
+Ended run_self(const std::vector<std::string>& arguments) {
+  std::vector<char*> words;
+  for (const std::string& a : arguments) words.push_back(const_cast<char*>(a.c_str()));
+  words.push_back(nullptr);
+  int out[2];
+  File error = File::temporary(temporary_folder());
+  if (::pipe(out) != 0) throw Error("verify: no pipe can be made; close some programs");
+  const pid_t child = ::fork();
+  if (child < 0) throw Error("verify: no further process can be started");
+  if (child == 0) {
+    ::dup2(out[1], STDOUT_FILENO);
+    ::dup2(error.descriptor(), STDERR_FILENO);
+    ::close(out[0]);
+    ::close(out[1]);
+    ::execv("/proc/self/exe", words.data());
+    ::_exit(127);
+  }
+  ::close(out[1]);
+  running.store(child);
+  Ended ended;
+  ended.out = read_all(out[0]);
+  ::close(out[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+  running.store(0);
+  ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  std::string text(std::min<std::uint64_t>(error.size(), 4096), '\0');
+  error.read_at(0, std::as_writable_bytes(std::span(text)));
+  ended.error = text.substr(0, text.find('\n'));
+  if (ended.error.starts_with("ebb: ")) ended.error.erase(0, 5);
+  return ended;
+}
+
+}  // namespace
+
+StopTogether::StopTogether() {
+  for (int i = 0; i < 2; ++i) {
+    struct sigaction ours {};
+    ours.sa_handler = on_stop;
+    sigemptyset(&ours.sa_mask);
+    ::sigaction(i == 0 ? SIGINT : SIGTERM, &ours, &before_[i]);
+  }
+}
+
+StopTogether::~StopTogether() {
+  for (int i = 0; i < 2; ++i) ::sigaction(i == 0 ? SIGINT : SIGTERM, &before_[i], nullptr);
+}
+
+VerifyAnswer run_apart(const VerifyTask& task) {
+  const Ended ended = run_self(arguments_of(task));
+  if (const int signal = stopped.load()) throw Exit{128 + signal};
+  VerifyAnswer a;
+  a.code = ended.code;
+  if (ended.code != 0) {
+    a.refusal = !ended.error.empty() ? ended.error
+                : ended.code == 137  ? "it was killed, most likely as memory ran out"
+                                     : fmt::format("it ended with {}", ended.code);
+    return a;
+  }
+  const Json j = Json::parse(ended.out);
+  a.ran = true;
+  a.digest = j.value("digest", "");
+  a.steps = j.value("steps", std::int64_t{0});
+  a.weights = j.value("weights", std::int64_t{0});
+  a.batch = j.value("batch", std::int64_t{0});
+  a.threads = j.value("threads", std::int64_t{0});
+  a.budget = j.value("budget", std::uint64_t{0});
+  a.peak = j.value("peak", std::uint64_t{0});
+  a.minimum = j.value("minimum", std::uint64_t{0});
+  a.unlimited = j.value("unlimited", std::uint64_t{0});
+  a.seconds = j.value("seconds", 0.0);
+  a.step_seconds = j.value("step_seconds", 0.0);
+  a.difference = j.value("difference", 0.0);
+  a.how = j.value("how", "");
+  a.label = j.value("label", "");
+  a.split = j.value("split", false);
+  a.frontier = j.value("frontier", a.frontier);
+  return a;
+}
+
+void add_verify_run(CLI::App& app) {
+  auto run = std::make_shared<VerifyRun>();
+  CLI::App* c = app.add_subcommand(kCommand, "one run of verify");
+  c->group("");
+  c->add_option("config", run->task.config)->required();
+  c->add_option("--set", run->task.set)->allow_extra_args(false);
+  c->add_option("--out", run->task.directory);
+  c->add_option("--stop-after", run->task.stop_after);
+  c->add_option("--weights-to", run->task.weights_to);
+  c->add_option("--compare-with", run->task.compare_with);
+  c->add_flag("--plan-only", run->task.plan_only);
+  c->callback([run] { run->run(); });
+}
+
+}  // namespace ebb::app
