@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "ebb/exec/compile.hpp"
 #include "models/fields.hpp"
 #include "models/memory_group.hpp"
+#include "models/pieces.hpp"
 #include "models/task.hpp"
 
 namespace ebb::zoo {
@@ -44,14 +44,9 @@ std::uint64_t arena_held() {
 void save(const std::vector<Variable>& weights, const std::string& path) {
   std::FILE* const file = std::fopen(path.c_str(), "wb");
   if (!file) throw Error("cannot write " + path);
-  std::array<std::byte, InitialValue::kChunk * sizeof(float)> piece;
-  for (const Variable& v : weights)
-    for (std::uint64_t at = 0; at < v.spec().bytes(); at += piece.size()) {
-      const std::span part(piece.data(),
-                           std::min<std::uint64_t>(piece.size(), v.spec().bytes() - at));
-      v.read(part, at);
-      std::fwrite(part.data(), 1, part.size(), file);
-    }
+  each_piece(weights, [&](std::span<const std::byte> part) {
+    std::fwrite(part.data(), 1, part.size(), file);
+  });
   if (std::fclose(file) != 0) throw Error("cannot write " + path);
 }
 

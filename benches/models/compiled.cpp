@@ -91,8 +91,8 @@ int main(int argc, char** argv) {
     lowest = std::min(lowest, t.middle);
   }
   report.check("tiny: 250,000 compiled steps a second on one thread", tiny >= kTinyStepsASecond,
-               text("%.0f", tiny));
+               formatted("%.0f", tiny));
   report.check("a compiled step is never slower than eager (3% noise)", lowest >= 1 - kNoise,
-               text("lowest ratio %.2f, %s", lowest, slowest.c_str()));
+               formatted("lowest ratio %.2f, %s", lowest, slowest.c_str()));
   return report.exit_code();
 }

@@ -31,17 +31,6 @@ namespace {
 
 using namespace ebb;
 
-struct Mlp {
-  nn::Dense up, down;
-  explicit Mlp(nn::Init init)
-      : up(init / "up", 16, 32, {.activation = Activation::relu}), down(init / "down", 32, 2) {}
-  Tensor operator()(const Tensor& x) const { return down(up(x)); }
-  void each(auto&& f) {
-    f("up", up);
-    f("down", down);
-  }
-};
-
 // Bytes the process has from the system: our own blocks, and the heap's.
 std::size_t from_system() {
   const auto heap = mallinfo2();
@@ -70,7 +59,9 @@ int main(int argc, char** argv) {
     json |= !std::strcmp(argv[i], "--json");
   }
   pool::set_threads(1);
-  Mlp model(nn::Init(1));
+  const nn::Init init(1);
+  nn::Sequential model(nn::Dense(init / "up", 16, 32, {.activation = Activation::relu}),
+                       nn::Dense(init / "down", 32, 2));
   optim::Adam adam(params(model));
   const Tensor x = random::uniform({1, 16}, -1, 1, 1, 1);
   const Tensor label = Tensor::of<std::int64_t>({1});

@@ -22,22 +22,22 @@ constexpr Size kSizes[] = {{"mlp", {128, 512}, true},
                            {"gpt", {8, 24}, true},
                            {"lstm", {64, 256}, false}};
 
-std::string of(int wrong, int all) { return text("%d of %d", wrong, all); }
+std::string of(int wrong, int all) { return formatted("%d of %d", wrong, all); }
 
 void summary(const Tally& t, Report& report) {
   if (!t.unlimited.empty()) report.say("  no limit by the kernel: %s\n", t.unlimited.c_str());
   report.check("no run is killed or fails", t.cells > 0 && t.killed + t.failed == 0,
-               text("%d killed, %d failed, of %d", t.killed, t.failed, t.cells));
+               formatted("%d killed, %d failed, of %d", t.killed, t.failed, t.cells));
   report.check("the process stays in its budget (VmHWM)", t.over_budget == 0,
                of(t.over_budget, t.cells) + " above");
   report.check("the arena is what was forecast, to the byte", t.arena_differs == 0,
                of(t.arena_differs, t.cells) + " differ");
   report.check("the process's peak is within 2% or 1 MiB of its forecast", t.process_differs == 0,
                of(t.process_differs, t.cells) +
-                   text(" are not; at most %.1f%% (%+.2f MiB)", t.worst_process * 100,
-                        static_cast<double>(t.worst_process_bytes) / (1 << 20)));
+                   formatted(" are not; at most %.1f%% (%+.2f MiB)", t.worst_process * 100,
+                             static_cast<double>(t.worst_process_bytes) / (1 << 20)));
   report.check("more memory never costs time (3% noise)", t.rises == 0,
-               of(t.rises, t.cells) + text(" rise; at most %.1f%%", t.worst_rise * 100));
+               of(t.rises, t.cells) + formatted(" rise; at most %.1f%%", t.worst_rise * 100));
   report.check("one hash for a model, a batch and its parts, over budgets", t.hash_differs == 0,
                of(t.hash_differs, t.hash_sets) + " differ");
 }

@@ -166,12 +166,8 @@ std::vector<Model> models() {
     return Made(trained(nn::GruClassifier(kInit, o), classify), reals({64, 40, 32}, 10));
   });
   add("encoder", [] {
-    nn::EncoderOptions o;
-    o.vocabulary = 2000;
-    o.layers = 3;
-    o.width = 192;
-    o.heads = 4;
-    o.context = 96;
+    const nn::EncoderOptions o{
+        .vocabulary = 2000, .context = 96, .layers = 3, .width = 192, .heads = 4};
     return Made(trained(nn::EncoderClassifier(kInit, o), classify),
                 Batch{{"x", ids({8, 96}, 2000)}, {"y", ids({8}, 2)}});
   });
@@ -250,12 +246,13 @@ int main(int argc, char** argv) {
       if (std::abs(std::log(ratio)) > std::abs(std::log(worst))) worst = ratio;
       report.say("%-14s %7d %12.2f %12.2f %18.2f\n", m.name, threads, forecast * 1e3, best * 1e3,
                  ratio);
-      report.compare(text("%s, %d threads", m.name, threads), "step", best, "s", "forecast", ratio);
+      report.compare(formatted("%s, %d threads", m.name, threads), "step", best, "s", "forecast",
+                     ratio);
       if (ops) say_ops(report, step);
     }
   }
   pool::set_threads(all);
   report.check("steps take what was forecast, within 25%", inside == count,
-               text("%d of %d; furthest %.2f", inside, count, worst));
+               formatted("%d of %d; furthest %.2f", inside, count, worst));
   return report.exit_code();
 }

@@ -167,7 +167,7 @@ class Frontier {
                 "", "step ms", "", "how");
     for (const Point& p : side.points) {
       const Outcome& out = p.outcome;
-      const std::string of = p.divisor > 0 ? text("1/%g", p.divisor) : "least";
+      const std::string of = p.divisor > 0 ? formatted("1/%g", p.divisor) : "least";
       if (!out.ok()) {
         report_.say("%6s %s\n", of.c_str(),
                     out.killed ? "killed" : out.error.substr(0, 120).c_str());
@@ -177,14 +177,14 @@ class Frontier {
                   mib(activations(out)), mib(out.peak), out.forecast_seconds * 1e3,
                   planned_overhead(p) * 100, out.step_seconds * 1e3, overhead(p) * 100,
                   out.chosen.c_str());
-      const std::string name = text("%s, %s, %s", case_.model, side.name, of.c_str());
+      const std::string name = formatted("%s, %s, %s", case_.model, side.name, of.c_str());
       report_.metric(name, "activation memory", static_cast<double>(activations(out)), "B");
       report_.compare(name, "time a step", out.step_seconds, "s", "everything kept",
                       1 / (1 + overhead(p)));
     }
     report_.say("smallest budget at any price: %llu bytes (%.1f MiB)\n",
                 static_cast<unsigned long long>(side.least.minimum), mib(side.least.minimum));
-    report_.metric(text("%s, %s", case_.model, side.name), "smallest budget",
+    report_.metric(formatted("%s, %s", case_.model, side.name), "smallest budget",
                    static_cast<double>(side.least.minimum), "B");
   }
 
@@ -193,10 +193,10 @@ class Frontier {
       const auto at = std::find_if(side.points.begin(), side.points.end(),
                                    [&](const Point& p) { return p.divisor == limit.divisor; });
       const bool there = at != side.points.end() && at->outcome.ok();
-      report_.check(text("%s, %s: 1/%g of the activations, %.0f%% more time at most", case_.model,
-                         side.name, limit.divisor, limit.more * 100),
+      report_.check(formatted("%s, %s: 1/%g of the activations, %.0f%% more time at most",
+                              case_.model, side.name, limit.divisor, limit.more * 100),
                     there && overhead(*at) <= limit.more,
-                    there ? text("%+.1f%%", overhead(*at) * 100) : "no such run");
+                    there ? formatted("%+.1f%%", overhead(*at) * 100) : "no such run");
     }
   }
 
@@ -220,20 +220,21 @@ class Frontier {
       }
       for (const Limit& limit : side.limits)
         chart.bars.push_back({mib(activations(all_)) / limit.divisor, limit.more * 100,
-                              text("1/%g, %.0f%%", limit.divisor, limit.more * 100), side.colour});
+                              formatted("1/%g, %.0f%%", limit.divisor, limit.more * 100),
+                              side.colour});
     }
     char self[4096];
     const ssize_t length = readlink("/proc/self/exe", self, sizeof self);
     std::string path(self, length > 0 ? static_cast<std::size_t>(length) : 0);
     for (int up = 0; up < 2; ++up) path.resize(std::min(path.rfind('/'), path.size()));
-    path +=
-        report_.quick() || case_.batch ? "/frontier.svg" : text("/frontier-%s.svg", case_.model);
+    path += report_.quick() || case_.batch ? "/frontier.svg"
+                                           : formatted("/frontier-%s.svg", case_.model);
     std::ofstream(path) << chart.svg();
     report_.say("picture: %s\n", path.c_str());
   }
 
   std::string title() const {
-    return case_.batch ? text("%s, batch %d", case_.model, static_cast<int>(case_.batch))
+    return case_.batch ? formatted("%s, batch %d", case_.model, static_cast<int>(case_.batch))
                        : std::string(case_.model);
   }
 

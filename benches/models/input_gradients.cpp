@@ -80,10 +80,10 @@ int main(int argc, char** argv) {
                  1 / ratio);
   report.metric("chunks", "beside input and output", beside * 1048576, "B");
   report.check("at most 64 MiB beside input and output", beside <= kMostBeside,
-               text("%.1f MiB", beside));
+               formatted("%.1f MiB", beside));
   report.check("at most 5% slower than the whole at once", ratio <= kMostTime,
-               text("%.2f times (%.2f to %.2f)", ratio, ratios[ratios.size() / 4],
-                    ratios[ratios.size() * 3 / 4]));
+               formatted("%.2f times (%.2f to %.2f)", ratio, ratios[ratios.size() / 4],
+                         ratios[ratios.size() * 3 / 4]));
   report.check("the same bits", same, same ? "equal" : "different");
   return report.exit_code();
 }

@@ -112,8 +112,8 @@ class Learner {
 };
 
 void check_time(Report& report, const char* of, const Variant& way, double longer) {
-  report.check(text("%s, %s: time, %.0f%% more at most", of, way.name, kLonger * 100),
-               longer <= kLonger, text("%+.1f%%", longer * 100));
+  report.check(formatted("%s, %s: time, %.0f%% more at most", of, way.name, kLonger * 100),
+               longer <= kLonger, formatted("%+.1f%%", longer * 100));
 }
 
 void small(Report& report) {
@@ -138,7 +138,7 @@ void small(Report& report) {
     report.say("%-28s %8.4f %+7.2f%% %12.3f %11.2f %9.2f %+6.1f%%\n", learner->way.name,
                learner->loss(), off * 100, learner->state_bytes(), mib(learner->arena()),
                step * 1e3, longer * 100);
-    const std::string name = text("small, %s", learner->way.name);
+    const std::string name = formatted("small, %s", learner->way.name);
     report.compare(name, "loss", learner->loss(), "nat", "f32", 1 / (1 + off));
     report.metric(name, "state", learner->state_bytes(), "B a parameter");
     report.compare(name, "activation memory", static_cast<double>(learner->arena()), "B", "f32",
@@ -149,11 +149,12 @@ void small(Report& report) {
     if (learner == all[0]) continue;
     const Variant& way = learner->way;
     const double off = learner->loss() / f32.loss() - 1;
-    report.check(text("small, %s: loss within %.0f%%", way.name, kLoss * 100),
-                 std::abs(off) <= kLoss, text("%+.2f%%", off * 100));
+    report.check(formatted("small, %s: loss within %.0f%%", way.name, kLoss * 100),
+                 std::abs(off) <= kLoss, formatted("%+.2f%%", off * 100));
     if (way.eight_bit)
-      report.check(text("small, %s: at most %.1f bytes of state a parameter", way.name, kState),
-                   learner->state_bytes() <= kState, text("%.3f", learner->state_bytes()));
+      report.check(
+          formatted("small, %s: at most %.1f bytes of state a parameter", way.name, kState),
+          learner->state_bytes() <= kState, formatted("%.3f", learner->state_bytes()));
     if (way.activations == DType::bf16)
       check_time(report, "small", way, median(ratios(learner->seconds, f32.seconds)) - 1);
   }
@@ -184,14 +185,15 @@ void large(Report& report, const char* row) {
   for (const Run* run : {&f32, &half}) {
     const char* const name = kWays[run == &f32 ? 0 : 2].name;
     report.say("%-28s %11.1f %9.1f\n", name, arena(*run) / (1 << 20), median(run->seconds) * 1e3);
-    report.compare(text("%s, %s", row, name), "activation memory", arena(*run), "B", "f32",
+    report.compare(formatted("%s, %s", row, name), "activation memory", arena(*run), "B", "f32",
                    arena(f32) / arena(*run));
-    report.compare(text("%s, %s", row, name), "time a step", median(run->seconds), "s", "f32",
+    report.compare(formatted("%s, %s", row, name), "time a step", median(run->seconds), "s", "f32",
                    run == &f32 ? 1 : 1 / (1 + longer));
   }
   const double saved = 1 - arena(half) / arena(f32);
-  report.check(text("%s, %s: activation memory, %.0f%% less", row, kWays[2].name, kSaved * 100),
-               saved >= kSaved, text("%.1f%% less", saved * 100));
+  report.check(
+      formatted("%s, %s: activation memory, %.0f%% less", row, kWays[2].name, kSaved * 100),
+      saved >= kSaved, formatted("%.1f%% less", saved * 100));
   check_time(report, row, kWays[2], longer);
 }
 

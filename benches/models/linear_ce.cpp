@@ -108,10 +108,10 @@ void measure(std::int64_t classes, int rounds, Report& report) {
     report.metric(name, "arena", static_cast<double>(way->arena()), "B");
   }
   const auto judge = [&](const FrontierPoint& way, const Limit& limit) {
-    report.check(text("%s, %s: %.0f MiB, %.2f times the time", title.c_str(), way.name.c_str(),
-                      limit.mib, limit.time),
+    report.check(formatted("%s, %s: %.0f MiB, %.2f times the time", title.c_str(), way.name.c_str(),
+                           limit.mib, limit.time),
                  mib(way.scratch()) <= limit.mib && way.best <= limit.time * all.best,
-                 text("%.1f MiB, %.3f", mib(way.scratch()), way.best / all.best));
+                 formatted("%.1f MiB, %.3f", mib(way.scratch()), way.best / all.best));
   };
   judge(within, kRoomy);
   judge(least, kTight);

@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
       if (!without.ok() || !within.ok()) break;
       ratios.push_back(within.step_seconds / without.step_seconds);
     }
-    const std::string name = text("%s in %lu MiB", c.row, c.mib);
+    const std::string name = formatted("%s in %lu MiB", c.row, c.mib);
     if (ratios.empty()) {
       const Outcome& bad = without.ok() ? within : without;
       report.check(name, false, bad.killed ? "killed" : bad.error.substr(0, 240));
@@ -64,10 +64,10 @@ int main(int argc, char** argv) {
     if (!within.unlimited.empty())
       report.say("no limit by the kernel: %s\n", within.unlimited.c_str());
     report.check(name + ": stays below it", within.peak <= tight.budget,
-                 text("%.1f MiB", mib(within.peak)));
+                 formatted("%.1f MiB", mib(within.peak)));
     report.check(name + ": the same bits", within.hash == without.hash, within.hash.substr(0, 16));
-    report.check(text("%s: at most %.2f times the time", name.c_str(), c.most_time),
-                 ratio <= c.most_time, text("%.2f", ratio));
+    report.check(formatted("%s: at most %.2f times the time", name.c_str(), c.most_time),
+                 ratio <= c.most_time, formatted("%.2f", ratio));
   }
   return report.exit_code();
 }

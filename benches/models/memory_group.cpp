@@ -71,9 +71,7 @@ MemoryGroup::~MemoryGroup() {
     usleep(5000);
 }
 
-bool MemoryGroup::enter() const {
-  return !limited() || write_to(path_ + "/cgroup.procs", std::to_string(getpid()));
-}
+bool MemoryGroup::enter() const { return !limited() || write_to(door(), std::to_string(getpid())); }
 
 std::uint64_t MemoryGroup::peak_bytes() const {
   if (!limited()) return 0;

@@ -16,7 +16,9 @@ class MemoryGroup {
 
   bool limited() const { return !path_.empty(); }
   const std::string& why() const { return why_; }
-  bool enter() const;                // the calling process; for a child before it executes
+  bool enter() const;  // the calling process; for a child before it executes
+  // What a process writes its number to that enters by itself; empty where nothing is limited.
+  std::string door() const { return limited() ? path_ + "/cgroup.procs" : ""; }
   std::uint64_t peak_bytes() const;  // charged to the group so far, page cache included
 
  private:

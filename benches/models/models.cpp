@@ -88,11 +88,11 @@ int main(int argc, char** argv) try {
                                   [&](const Bar& b) { return !std::strcmp(b.row, row); });
     if (!judged || bar == std::end(kBars)) continue;
     if (mib(out.peak) > bar->mib)
-      report.check(text("%s: process at most %.0f MiB", row, bar->mib), false,
-                   text("%.1f MiB", mib(out.peak)));
+      report.check(formatted("%s: process at most %.0f MiB", row, bar->mib), false,
+                   formatted("%.1f MiB", mib(out.peak)));
     if (rate / peak < bar->fraction)
-      report.check(text("%s: at least %.0f%% of the peak", row, 100 * bar->fraction), false,
-                   text("%.0f%%", 100 * rate / peak));
+      report.check(formatted("%s: at least %.0f%% of the peak", row, 100 * bar->fraction), false,
+                   formatted("%.0f%%", 100 * rate / peak));
   }
   return report.exit_code();
 } catch (const std::exception& e) {

@@ -64,7 +64,7 @@ void extra_large(Report& report) {
     report.say("%-14s %7zu %12s %12.1f\n", "gpt2-xl 4 GiB", calls, "", took * 1e3);
     report.metric("gpt2-xl 4 GiB", "all levers", took, "s");
     report.check("GPT-2 XL in 4 GiB is compiled in at most 3 s", took <= kXlSeconds,
-                 text("%.2f s", took));
+                 formatted("%.2f s", took));
   } catch (const BudgetTooSmall&) {
     throw;
   } catch (const Error& e) {  // a disk without room for it
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
     const bool in_time =
         one <= std::max(kLeastSeconds, kSecondsPerCall * static_cast<double>(calls));
     quick &= in_time;
-    const std::string name = m.batch ? text("%s %ld", m.name, m.batch) : m.name;
+    const std::string name = m.batch ? formatted("%s %ld", m.name, m.batch) : m.name;
     report.say("%-14s %7zu %12.1f %12.1f %8d %12.2f\n", name.c_str(), calls, one * 1e3, all * 1e3,
                plans, most * 100);
     report.metric(name, "calls", static_cast<double>(calls), "");
@@ -124,8 +124,8 @@ int main(int argc, char** argv) {
   report.say("\n");
   if (models == 0 && report.wanted("gpt2-xl")) return report.exit_code();
   report.check("one search takes at most 50 ms for each 1,000 calls", models > 0 && quick,
-               text("of %d models", models));
+               formatted("of %d models", models));
   report.check("arenas are at most 1% above the largest load",
-               models > 0 && worst <= kMostAboveLoad, text("%.2f%%", worst * 100));
+               models > 0 && worst <= kMostAboveLoad, formatted("%.2f%%", worst * 100));
   return report.exit_code();
 }

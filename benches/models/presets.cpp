@@ -82,12 +82,7 @@ void write_all(const std::string& directory) {
   lm.attention = lm.bias = false;
   write(directory, "gru-lm", nn::GruLm(init, lm), text, predict_next);
 
-  nn::GptOptions gpt;
-  gpt.vocabulary = 13;
-  gpt.context = 16;
-  gpt.layers = 2;
-  gpt.width = 24;
-  gpt.heads = 4;
+  const nn::GptOptions gpt{.vocabulary = 13, .context = 16, .layers = 2, .width = 24, .heads = 4};
   write(directory, "gpt2", nn::Gpt(init, gpt), text, predict_next);
 
   nn::GptOptions llama = nn::GptOptions::llama();
@@ -98,13 +93,8 @@ void write_all(const std::string& directory) {
   llama.kv_heads = 2;
   write(directory, "llama", nn::Gpt(init, llama), text, predict_next);
 
-  nn::EncoderOptions encoder;
-  encoder.vocabulary = 13;
-  encoder.context = 16;
-  encoder.layers = 2;
-  encoder.width = 24;
-  encoder.heads = 4;
-  encoder.classes = 4;
+  const nn::EncoderOptions encoder{
+      .vocabulary = 13, .context = 16, .classes = 4, .layers = 2, .width = 24, .heads = 4};
   write(directory, "encoder", nn::EncoderClassifier(init, encoder),
         {{"x", text["x"]}, {"y", classes}}, classify);
 }

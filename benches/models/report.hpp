@@ -43,7 +43,7 @@ class Report {
                const char* against, double ratio) const {
     if (json_)
       std::printf("%s,\"against\":%s,\"ratio\":%.4g}\n", start(of, metric, value, unit).c_str(),
-                  quoted(against).c_str(), ratio);
+                  zoo::quoted(against).c_str(), ratio);
   }
 
   void check(const std::string& what, bool passed, const std::string& seen) {
@@ -58,8 +58,9 @@ class Report {
                     const char* unit) const {
     char number[32];
     std::snprintf(number, sizeof number, "%.9g", value);
-    return "{\"bench\":" + quoted(bench_) + ",\"case\":" + quoted(of) +
-           ",\"metric\":" + quoted(metric) + ",\"value\":" + number + ",\"unit\":" + quoted(unit);
+    return "{\"bench\":" + zoo::quoted(bench_) + ",\"case\":" + zoo::quoted(of) +
+           ",\"metric\":" + zoo::quoted(metric) + ",\"value\":" + number +
+           ",\"unit\":" + zoo::quoted(unit);
   }
 
   std::string bench_, only_;
@@ -69,7 +70,7 @@ class Report {
 
 inline double mib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-[[gnu::format(printf, 1, 2)]] inline std::string text(const char* format, ...) {
+[[gnu::format(printf, 1, 2)]] inline std::string formatted(const char* format, ...) {
   char out[512];
   va_list arguments;
   va_start(arguments, format);

@@ -55,8 +55,8 @@ void check_refusal(const Sweep& sweep, const std::string& model, std::int64_t ba
   const bool says = out.error.find(std::to_string(sweep.plan().minimum)) != std::string::npos;
   report.check(sweep.name() + ": one byte less than the minimum is refused in 1 s",
                out.refused && says && out.minimum == sweep.plan().minimum && out.plan_seconds < 1,
-               out.refused ? text("%.3f s, %s", out.plan_seconds,
-                                  says ? "names the minimum" : "does not name the minimum")
+               out.refused ? formatted("%.3f s, %s", out.plan_seconds,
+                                       says ? "names the minimum" : "does not name the minimum")
                            : seen(out));
 }
 
@@ -81,7 +81,7 @@ void check_same_bits(const std::string& model, std::int64_t batch, bool once, Re
     if (report.quick() && threads > 1) continue;
     cell = whole;
     cell.threads = threads;
-    same(text("%d thread%s", threads, threads > 1 ? "s" : ""), cell);
+    same(formatted("%d thread%s", threads, threads > 1 ? "s" : ""), cell);
   }
   for (const bool spill : {false, true}) {  // each at the least it needs
     if (report.quick() && !spill) continue;
@@ -110,7 +110,8 @@ void check_same_bits(const std::string& model, std::int64_t batch, bool once, Re
     if (report.quick() && rows != 7) continue;
     cell = cell_of(model, batch);
     cell.rows = rows;
-    const std::string what = text("parts of %d row%s", static_cast<int>(rows), rows > 1 ? "s" : "");
+    const std::string what =
+        formatted("parts of %d row%s", static_cast<int>(rows), rows > 1 ? "s" : "");
     const std::int64_t parts = (batch + rows - 1) / rows;
     if (once) {
       same(what, cell, parts);
@@ -121,7 +122,7 @@ void check_same_bits(const std::string& model, std::int64_t batch, bool once, Re
     const bool split = out.ok() && out.parts == parts;
     const double apart = difference(part_file, whole_file);
     report.check(of + what + ", apart by 1e-5 at most", split && apart <= kClose,
-                 split ? text("%.1e", apart) : seen(out));
+                 split ? formatted("%.1e", apart) : seen(out));
   }
   std::remove(whole_file.c_str());
   std::remove(part_file.c_str());

@@ -57,15 +57,15 @@ int main(int argc, char** argv) {
     report.say("no limit by the kernel: %s\n", within.unlimited.c_str());
   const bool ran = without.ok() && within.ok();
   report.check("it trains in 160 MiB, and stays there", ran && within.peak <= kBudget,
-               ran ? text("VmHWM %.1f MiB, the smallest budget is %.1f MiB", mib(within.peak),
-                          mib(within.minimum))
+               ran ? formatted("VmHWM %.1f MiB, the smallest budget is %.1f MiB", mib(within.peak),
+                               mib(within.minimum))
                    : "no");
   report.check("the same bits", ran && within.hash == without.hash, within.hash.substr(0, 16));
   std::sort(ratios.begin(), ratios.end());
   const double ratio = ratios.empty() ? 0 : ratios[ratios.size() / 2];
   report.check(
       "at most twice the time of a step", ran && ratio <= kMostTime,
-      ran ? text("%.2f times (%.2f to %.2f)", ratio, ratios.front(), ratios.back()) : "no");
+      ran ? formatted("%.2f times (%.2f to %.2f)", ratio, ratios.front(), ratios.back()) : "no");
   if (ran)
     report.compare("160 MiB", "time a step", within.step_seconds, "s", "no budget", 1 / ratio);
   return report.exit_code();

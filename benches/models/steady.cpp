@@ -60,6 +60,6 @@ int main(int argc, char** argv) {
   report.say("%d steps of 1 to %ld rows: %.1f to %.1f MiB resident\n", steps, kMostRows,
              points.front().second / 1048576, points.back().second / 1048576);
   report.metric("random shapes", "growth in 1,000 steps", growth, "B");
-  report.check("at most 4 KiB in 1,000 steps", growth <= kMostGrowth, text("%.0f B", growth));
+  report.check("at most 4 KiB in 1,000 steps", growth <= kMostGrowth, formatted("%.0f B", growth));
   return report.exit_code();
 }

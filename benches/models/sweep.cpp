@@ -117,7 +117,7 @@ void Sweep::judge(const Row& row, Tally& tally) const {
 
 void Sweep::print(const Row& row, const Report& report) const {
   const Outcome& out = row.outcome;
-  const std::string budget = row.cell.budget ? text("%.2f", mib(row.cell.budget)) : "none";
+  const std::string budget = row.cell.budget ? formatted("%.2f", mib(row.cell.budget)) : "none";
   if (!out.ok()) {
     report.say("%-9s %9s  %s\n", name().c_str(), budget.c_str(),
                out.killed ? "killed" : out.error.substr(0, 150).c_str());

@@ -1,10 +1,10 @@
 #include "models/task.hpp"
 
-#include <array>
 #include <cstdint>
 
+#include "ebb/base/sha256.hpp"
+#include "models/pieces.hpp"
 #include "models/row.hpp"
-#include "models/sha256.hpp"
 #include "models/zoo.hpp"
 
 namespace ebb::zoo {
@@ -105,15 +105,7 @@ Batch Task::batch() const {
 
 std::string hash(const std::vector<Variable>& weights) {
   Sha256 sha;
-  std::array<std::byte, InitialValue::kChunk * sizeof(float)> piece;
-  for (const Variable& v : weights) {
-    const std::uint64_t bytes = v.spec().bytes();
-    for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
-      const std::span part(piece.data(), std::min<std::uint64_t>(piece.size(), bytes - at));
-      v.read(part, at);
-      sha.add(part);
-    }
-  }
+  each_piece(weights, [&](std::span<const std::byte> part) { sha.add(part); });
   return sha.hex();
 }
 
