@@ -1,5 +1,7 @@
-// The text of the error that a call throws.
+// The text of the error that a call throws, and what it says.
 #pragma once
+
+#include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
@@ -19,3 +21,5 @@ std::string error_of(F&& f) {
 }
 
 }  // namespace ebb::test
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text

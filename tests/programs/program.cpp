@@ -13,6 +13,7 @@
 #include "ebb/base/rng.hpp"
 #include "models/fields.hpp"
 #include "models/memory_group.hpp"
+#include "models/pieces.hpp"
 #include "tests/programs/zoo.hpp"
 
 namespace ebb::programs {
@@ -29,14 +30,7 @@ class Digest {
     add(std::as_bytes(std::span(&sum, 1)));
   }
   void add(const std::vector<Variable>& all) {
-    std::array<std::byte, InitialValue::kChunk * sizeof(double)> piece;
-    for (const Variable& v : all)
-      for (std::uint64_t at = 0; at < v.spec().bytes(); at += piece.size()) {
-        const std::span part(piece.data(),
-                             std::min<std::uint64_t>(piece.size(), v.spec().bytes() - at));
-        v.read(part, at);
-        add(part);
-      }
+    zoo::each_piece(all, [this](std::span<const std::byte> part) { add(part); });
   }
   std::string text() const { return fmt::format("{:016x}", hash_); }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ebb/base/bytes.hpp"
+#include "tests/programs/ebb_command.hpp"
 #include "tests/programs/program.hpp"
 #include "tests/programs/zoo.hpp"
 
@@ -100,6 +101,7 @@ TEST(RandomPrograms, KeepThePromise) {
 }  // namespace ebb::programs
 
 int main(int argc, char** argv) {
+  if (ebb::programs::launches(argc, argv)) return 0;
   if (ebb::programs::is_program(argc, argv)) return 0;
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -3,6 +3,7 @@
 namespace ebb::programs {
 namespace {
 
+constexpr std::string_view kMnist = "mnist:";
 constexpr std::int64_t kLength = 24, kVocabulary = 96, kSide = 12, kSignal = 20;
 
 template <class Model>
@@ -86,13 +87,19 @@ struct Bag {  // a large table, little else
   void each(auto&& f) { f("table", table), f("head", head); }
 };
 
-nn::GptOptions small_gpt(bool tied) {
-  nn::GptOptions o;
+template <class Options>
+Options small_transformer(int layers) {
+  Options o;
   o.vocabulary = kVocabulary;
   o.context = kLength;
-  o.layers = 3;
+  o.layers = layers;
   o.width = 64;
   o.heads = 4;
+  return o;
+}
+
+nn::GptOptions small_gpt(bool tied) {
+  auto o = small_transformer<nn::GptOptions>(3);
   o.dropout = 0.1;
   o.tied = tied;
   return o;
@@ -102,19 +109,29 @@ nn::GptOptions small_gpt(bool tied) {
 
 const std::vector<std::string>& kinds() {
   static const std::vector<std::string> all = {
-      "mlp", "cnn",     "gpt",      "lstm",    "residual-mlp", "tied-lm",    "conv-lstm", "resnet",
-      "gru", "encoder", "wide-mlp", "lstm-lm", "depthwise",    "embeddings", "llama"};
+      "mlp",       "cnn",        "gpt",   "lstm",    "residual-mlp", "tied-lm",
+      "conv-lstm", "resnet",     "gru",   "encoder", "wide-mlp",     "lstm-lm",
+      "depthwise", "embeddings", "llama", "deep-mlp"};
   return all;
 }
 
 Subject make(const std::string& kind, std::uint64_t seed) {
   const nn::Init init(seed);
+  if (kind == "deep-mlp") {  // of 3,000 calls: planning takes memory, too
+    std::vector<std::int64_t> sizes(502, 8);
+    sizes.front() = 64;
+    sizes.back() = 10;
+    return classifier(std::make_shared<nn::Mlp>(init, sizes), "x");
+  }
   if (kind == "mlp")
     return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 256, 256, 10},
                                                 nn::MlpOptions{.dropout = 0.1}),
                       "x");
   if (kind == "tiny")
     return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 32, 10}), "x");
+  if (kind.starts_with(kMnist))
+    return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{784, 128, 10}),
+                      "image");
   if (kind == "wide-mlp")
     return classifier(std::make_shared<nn::Mlp>(init, std::vector<std::int64_t>{64, 1500, 10}),
                       "x");
@@ -147,13 +164,8 @@ Subject make(const std::string& kind, std::uint64_t seed) {
   if (kind == "conv-lstm") return classifier(std::make_shared<ConvLstm>(init), "signal");
   if (kind == "embeddings") return classifier(std::make_shared<Bag>(init), "ids");
   if (kind == "encoder") {
-    nn::EncoderOptions o;
-    o.vocabulary = kVocabulary;
-    o.context = kLength;
+    auto o = small_transformer<nn::EncoderOptions>(2);
     o.classes = 10;
-    o.layers = 2;
-    o.width = 64;
-    o.heads = 4;
     return classifier(std::make_shared<nn::EncoderClassifier>(init, o), "ids");
   }
   if (kind == "lstm-lm") {
@@ -177,6 +189,11 @@ Subject make(const std::string& kind, std::uint64_t seed) {
 }
 
 Dataset data_for(const std::string& kind, std::int64_t rows, std::uint64_t seed) {
+  if (kind.starts_with(kMnist)) {
+    const std::string folder = kind.substr(kMnist.size());
+    return data::mnist(folder, data::Split::train, {.in_memory = false, .cache = folder + "/cache"})
+        .rows(0, rows);
+  }
   const auto labels = [&] {
     std::vector<std::int32_t> l;
     for (std::int64_t i = 0; i < rows; ++i)
@@ -190,7 +207,7 @@ Dataset data_for(const std::string& kind, std::int64_t rows, std::uint64_t seed)
     return Tensor::from(l, {rows, kLength});
   };
   const auto floats = [&](Shape shape) { return random::normal(shape, 0, 1, seed, 77); };
-  if (kind == "tiny" || kind == "mlp" || kind == "wide-mlp" || kind == "residual-mlp")
+  if (kind == "tiny" || kind.ends_with("mlp"))
     return Dataset::of({{"x", floats({rows, 64})}, {"label", labels()}});
   if (kind == "cnn" || kind == "resnet" || kind == "depthwise")
     return Dataset::of({{"image", floats({rows, kSide, kSide, 1})}, {"label", labels()}});

@@ -17,7 +17,8 @@ struct Subject {
   std::function<Tensor(const Batch&)> rows;  // what it answers, row by row; may be empty
 };
 
-// The kinds there are: the first four are the ordinary ones. ("tiny" is one more, of next to nothing.)
+// The kinds there are: the first four are the ordinary ones. Two more: "tiny", of next to nothing, and
+// "mnist:FOLDER", of digits that stay in the files of a folder.
 const std::vector<std::string>& kinds();
 Subject make(const std::string& kind, std::uint64_t seed);
 // Columns as the kind takes them; the same for the same seed.
