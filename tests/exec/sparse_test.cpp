@@ -15,6 +15,7 @@
 #include "ebb/tape/tape.hpp"
 #include "ebb/trace/pipeline.hpp"
 #include "ebb/trace/sparse.hpp"
+#include "tests/bytes.hpp"
 
 namespace ebb {
 namespace {
@@ -191,6 +192,35 @@ TEST(Sparse, TheWholeGradientOfAnEmbeddingIsNotMade) {
   trace::Trace other = traced<optim::Rmsprop>();
   other.carry.clear();
   EXPECT_EQ(count(trace::with_sparse_updates(other), "scatter_add"), 1);
+}
+
+// Few rows of a table have sparse updates and many have not: a smaller batch, of few, does as the larger
+// one that it runs in the place of.
+TEST(Sparse, ASmallerBatchRunsInThePlacesOfTheLarger) {
+  Model model;
+  optim::Adam adam({model.table, model.out}, {});
+  const auto fn = [&](const Batch& b) { return adam.minimize(model.loss(b)); };
+  const auto ids = [](std::int64_t rows) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < rows; ++i) all.push_back(i * 31 % (kTable / 2));
+    return Batch{{"ids", Tensor::from(all, {rows})}, {"labels", Tensor::from(all, {rows})}};
+  };
+  const Spec many{{kTable}, DType::i64};
+  auto step = compile({{"ids", many}, {"labels", many}}, {.split = false, .spill = false}, fn);
+  const auto arena = step.plan().arena;
+  EXPECT_EQ(count(step.plan().programs[0].trace, "adam"), 2) << "whole gradients";
+  step(ids(kRows));
+  EXPECT_EQ(step.plan().arena, arena) << "planned anew";
+  EXPECT_EQ(count(step.plan().programs[0].trace, "adam"), 2);
+  const auto after = test::bytes(std::vector<Variable>{model.table, model.out});
+
+  Model other;
+  optim::Adam eager({other.table, other.out}, {});
+  {
+    Tape tape;
+    eager.minimize(other.loss(ids(kRows)));
+  }
+  EXPECT_EQ(after, test::bytes(std::vector<Variable>{other.table, other.out}));
 }
 
 TEST(Sparse, NorIsItForTheNorm) {

@@ -48,6 +48,12 @@ class Sum {
   std::uint64_t sum_ = 0;
 };
 
+std::string front_of(const std::vector<NamedVariable>& all) {
+  Safetensors layout = layout_of(all);
+  layout.metadata = {{"format", kFormat}, {kChecksum, kNoDigits}};
+  return safetensors_front(layout);
+}
+
 // A file that holds these, and nothing else.
 void refuse_more(const std::string& path, const Safetensors& found,
                  const std::vector<std::size_t>& takes) {
@@ -64,15 +70,17 @@ void load_into(const std::string& path, Parts parts, bool all) {
   refuse_in_trace("load");
   std::vector<NamedVariable> wanted = named(parts);
   File file = File::open(path);
+  const memory::Borrowing between_steps;
+  if (all) wanted.push_back(random_draws());
+  // What a compiled program sets aside for its plans is far more than names and shapes of its variables.
+  const std::uint64_t known = front_of(wanted).size();
   std::string front;
-  const Safetensors found = read_safetensors_front(file, &front);
+  const Safetensors found = read_safetensors_front(file, &front, known);
   const auto format = found.metadata.find("format"), sum = found.metadata.find(kChecksum);
   const bool ours = format != found.metadata.end() && format->second == kFormat;
   if (all && !ours)
     refuse(path, "it was not written by save(); take tensors of other files with load_only");
 
-  const memory::Borrowing between_steps;
-  if (all) wanted.push_back(random_draws());
   const std::vector<std::size_t> takes = takers(path, found.tensors, wanted);
   if (all) refuse_more(path, found, takes);
   const memory::Buffer buffer = chunk_for(wanted, "load");
@@ -115,9 +123,7 @@ void save_parts(const std::string& path, Parts parts) {
   std::vector<NamedVariable> all = named(parts);
   const memory::Borrowing between_steps;
   all.push_back(random_draws());
-  Safetensors layout = layout_of(all);
-  layout.metadata = {{"format", kFormat}, {kChecksum, kNoDigits}};
-  const std::string front = safetensors_front(layout);
+  const std::string front = front_of(all);
 
   const memory::Buffer buffer = chunk_for(all, "save");
   Sum sum(front);

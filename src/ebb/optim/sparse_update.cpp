@@ -121,4 +121,12 @@ std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const S
   return {};
 }
 
+bool is_sparse_update(const AnyOp& op) {
+#define EBB_IS_SPARSE(Rule, slots) \
+  if (&op.type() == &op_type<SparseUpdate<Rule, slots>>()) return true;
+  EBB_SPARSE_UPDATES(EBB_IS_SPARSE)
+#undef EBB_IS_SPARSE
+  return false;
+}
+
 }  // namespace ebb::ops

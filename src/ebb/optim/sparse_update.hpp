@@ -48,5 +48,6 @@ struct SparseSumOfSquares {
 // The sparse form of an optimizer's update of this parameter with so many rows of gradient; none
 // where the rule has none, or where it would not be quicker.
 std::optional<AnyOp> sparse_form(const AnyOp& update, const Spec& param, const Spec& indices);
+bool is_sparse_update(const AnyOp& op);
 
 }  // namespace ebb::ops

@@ -5,7 +5,6 @@
 
 #include "ebb/base/pool.hpp"
 #include "ebb/plan/limits.hpp"
-#include "ebb/trace/pipeline.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -58,9 +57,9 @@ void hold_alike(std::vector<Searched>& programs) {
 }  // namespace
 
 Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine,
-                 const std::vector<Variable>* blocks_of) {
+                 const trace::RewriteChoices* like) {
   const trace::PassOptions passes{
-      .gradient_blocks = policy.gradient_blocks, .blocks_of = blocks_of, .fuse = fuse};
+      .gradient_blocks = policy.gradient_blocks, .like = like, .fuse = fuse};
   Searched s{trace::rewritten(std::move(trace), passes), {}, {}};
   s.lowered = lower(s.trace, machine, policy.spilling >= Spilling::state,
                     policy.spilling == Spilling::streamed);

@@ -7,13 +7,14 @@
 #include "ebb/plan/candidate.hpp"
 #include "ebb/plan/pack/program.hpp"
 #include "ebb/plan/problem.hpp"
+#include "ebb/trace/pipeline.hpp"
 
 namespace ebb::plan {
 
 // In the form that is searched, but not searched yet.
-// `blocks_of`: whose gradients are made in blocks, where the policy says so; null: where it is worth it.
+// `like`: rewritten as a larger batch was, in whose place it is to run.
 Searched lowered(trace::Trace trace, Policy policy, bool fuse, const Machine& machine,
-                 const std::vector<Variable>* blocks_of = nullptr);
+                 const trace::RewriteChoices* like = nullptr);
 
 SpillCost spill_cost(Spilling spilling, const Machine& machine);
 

@@ -5,7 +5,6 @@
 
 #include "ebb/plan/schedules.hpp"
 #include "ebb/plan/split/can_split.hpp"
-#include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/pipeline.hpp"
 
@@ -134,9 +133,9 @@ class Smaller {
   // A program for these examples in the place of one of the larger plan, run so many times.
   bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t first,
            std::int64_t examples, std::int64_t times) const {
-    const std::vector<Variable> blocks_of = trace::parameters_in_blocks(larger.trace);
+    const trace::RewriteChoices like = trace::choices_of(larger.trace);
     std::optional<Program> program =
-        in_place_of(larger, lowered(std::move(t), policy_, options_.fuse, machine_, &blocks_of),
+        in_place_of(larger, lowered(std::move(t), policy_, options_.fuse, machine_, &like),
                     larger_.carry_bytes, larger_.arena);
     if (!program) return false;
     for (std::int64_t i = 0; i < times; ++i)

@@ -9,6 +9,7 @@
 #include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/row_block.hpp"
 #include "ebb/optim/update_ops.hpp"
+#include "ebb/trace/ids.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::trace {
@@ -204,12 +205,6 @@ class Joining {
 
 bool contains(const std::vector<Variable>& list, const Variable& v) {
   return std::find(list.begin(), list.end(), v) != list.end();
-}
-
-// The one that a value is, or a part of; none where it is not.
-Variable variable_at(const Trace& t, Id id) {
-  const Value& v = t.values[t.base_of(id)];
-  return v.kind == Kind::variable ? t.variables[v.index] : Variable();
 }
 
 // An update whose gradient is large enough to be worth it.

@@ -5,6 +5,12 @@
 
 namespace ebb::trace {
 
+// The variable that a value is, or a part of; none where it is not.
+inline Variable variable_at(const Trace& t, Id id) {
+  const Value& v = t.values[t.base_of(id)];
+  return v.kind == Kind::variable ? t.variables[v.index] : Variable();
+}
+
 // What is there when the step ends: results, sums that go on, new values of variables. f(id) where
 // there is one; an Id& of a trace that may be changed.
 template <class TraceOrConst, class F>

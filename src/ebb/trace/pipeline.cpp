@@ -40,10 +40,12 @@ constexpr Pass kSettle[] = {
 // Last, as no pass looks into what these make.
 constexpr Pass kRewrite[] = {
     // An embedding's gradient and its update become one: the whole gradient is never made.
-    [](Trace t, const PassOptions&) { return with_sparse_updates(std::move(t)); },
+    [](Trace t, const PassOptions& o) {
+      return with_sparse_updates(std::move(t), o.like ? &o.like->sparse : nullptr);
+    },
     // Of the gradients that are left, large ones are made in their updates, at some cost in time.
     [](Trace t, const PassOptions& o) {
-      return o.gradient_blocks ? with_gradient_blocks(t, o.blocks_of) : t;
+      return o.gradient_blocks ? with_gradient_blocks(t, o.like ? &o.like->blocks : nullptr) : t;
     },
     // Elementwise calls become one; after all that looks for a call by its op.
     [](Trace t, const PassOptions& o) { return o.fuse ? fused(t) : t; },
@@ -55,6 +57,10 @@ Trace run(std::span<const Pass> passes, Trace trace, const PassOptions& options)
 }
 
 }  // namespace
+
+RewriteChoices choices_of(const Trace& rewritten) {
+  return {parameters_with_sparse_updates(rewritten), parameters_in_blocks(rewritten)};
+}
 
 Trace simplified(Trace trace) { return run(kSimplify, std::move(trace), {}); }
 

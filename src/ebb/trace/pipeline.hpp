@@ -10,11 +10,17 @@
 
 namespace ebb::trace {
 
+// What rewriting chooses by the size of a batch: parameters with sparse updates, and those whose
+// gradients are made in blocks.
+struct RewriteChoices {
+  std::vector<Variable> sparse, blocks;
+};
+RewriteChoices choices_of(const Trace& rewritten);
+
 struct PassOptions {
   DType stored = DType::f32;     // what waits for the walk back: bf16 and f16 are approximate
   bool gradient_blocks = false;  // large gradients are made block by block, in their updates
-  const std::vector<Variable>* blocks_of =
-      nullptr;  // of these parameters; null: where it is worth it
+  const RewriteChoices* like = nullptr;  // as for a larger batch; null: what is worth it
   bool fuse = true;
 };
 

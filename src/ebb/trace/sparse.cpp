@@ -1,8 +1,11 @@
 #include "ebb/trace/sparse.hpp"
 
+#include <algorithm>
+
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/index.hpp"
 #include "ebb/optim/sparse_update.hpp"
+#include "ebb/trace/ids.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::trace {
@@ -22,7 +25,7 @@ bool squares(const Call& call) { return &call.op.type() == &ops::op_type<ops::Su
 
 }  // namespace
 
-Trace with_sparse_updates(Trace to) {
+Trace with_sparse_updates(Trace to, const std::vector<Variable>* only) {
   const std::vector<int> used = uses(to);
   std::vector<std::vector<Id>> squared(to.values.size());  // by which calls
   for (Id c = 0; c < static_cast<Id>(to.calls.size()); ++c)
@@ -33,6 +36,9 @@ Trace with_sparse_updates(Trace to) {
     const Id gradient = call.in[At::gradient], made_by = to.values[gradient].call;
     const auto readers = 1 + static_cast<int>(squared[gradient].size());
     if (made_by == kNone || used[gradient] != readers || !sums_rows(to.calls[made_by])) continue;
+    if (only &&
+        std::find(only->begin(), only->end(), variable_at(to, call.in[At::param])) == only->end())
+      continue;
     const Call& sum = to.calls[made_by];
     const Spec& param = to.values[call.in[At::param]].spec;
     const auto form = ops::sparse_form(call.op, param, to.values[sum.in[0]].spec);
@@ -50,6 +56,13 @@ Trace with_sparse_updates(Trace to) {
     changed = true;
   }
   return changed ? without_dead_code(to) : to;
+}
+
+std::vector<Variable> parameters_with_sparse_updates(const Trace& trace) {
+  std::vector<Variable> all;
+  for (const Call& call : trace.calls)
+    if (ops::is_sparse_update(call.op)) all.push_back(variable_at(trace, call.in[SparseAt::param]));
+  return all;
 }
 
 }  // namespace ebb::trace

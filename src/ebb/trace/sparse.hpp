@@ -12,6 +12,9 @@
 
 namespace ebb::trace {
 
-Trace with_sparse_updates(Trace trace);
+// `only`: of these parameters; null: where it is quicker.
+Trace with_sparse_updates(Trace trace, const std::vector<Variable>* only = nullptr);
+// Those with such updates.
+std::vector<Variable> parameters_with_sparse_updates(const Trace& trace);
 
 }  // namespace ebb::trace

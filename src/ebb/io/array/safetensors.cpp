@@ -226,7 +226,7 @@ std::string safetensors_front(Safetensors& file) {
   return front + text;
 }
 
-Safetensors read_safetensors_front(File& file, std::string* text) {
+Safetensors read_safetensors_front(File& file, std::string* text, std::uint64_t known) {
   const auto refuse = [&](std::string_view why) {
     throw FileError(fmt::format("cannot load \"{}\": {}", file.path(), why));
   };
@@ -244,8 +244,8 @@ Safetensors read_safetensors_front(File& file, std::string* text) {
   if (length > kMaxHeader)
     refuse(fmt::format("its header claims {} bytes; at most {} are read", length, kMaxHeader));
   // As much is taken from the seam and never touched, so that a budget refuses a header beyond it.
-  const memory::Buffer counted(length > kSmallHeader ? kParsed * length : 0, "safetensors header",
-                               Category::data);
+  const bool counts = length > std::max(kSmallHeader, known);
+  const memory::Buffer counted(counts ? kParsed * length : 0, "safetensors header", Category::data);
   std::string front(kLength + length, '\0');
   file.read_at(0, std::as_writable_bytes(std::span(front)));
   Safetensors found;

@@ -34,7 +34,9 @@ DType safetensors_dtype(std::string_view name);  // an Error where there is none
 std::string safetensors_front(Safetensors& file);
 
 // Reads and checks the front: what it says fits the file to the byte, or a FileError says what does
-// not. `text`, where given, is the front as it is.
-Safetensors read_safetensors_front(File& file, std::string* text = nullptr);
+// not. `text`, where given, is the front as it is. `known`: the bytes of a front that the caller has room
+// for, as it saves such files; a longer one is counted at the memory seam.
+Safetensors read_safetensors_front(File& file, std::string* text = nullptr,
+                                   std::uint64_t known = 0);
 
 }  // namespace ebb
