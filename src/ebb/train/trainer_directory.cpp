@@ -100,7 +100,13 @@ data::Position Trainer::Run::take_up() {
   if (checkpoints) from = checkpoints->latest();
   if (from) {
     check_same(from->info);
-    const CheckpointInfo info = load_parts(from->path, parts());
+    const CheckpointInfo info = [&] {
+      try {
+        return load_parts(from->path, parts());
+      } catch (const FileError& e) {
+        throw FileError(e.what() + checkpoints->way_on(from->path));
+      }
+    }();
     done = saved_at = info.step;
     best_value = info.best;
     at = data::Position::parse(info.position);

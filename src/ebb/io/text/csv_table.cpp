@@ -113,7 +113,8 @@ void CsvTable::check_more(const CsvCursor& cursor, const TextBlock& block,
   if (cursor.more()) return;
   refuse_at(
       path, block.offset + cursor.offset() - 1,
-      fmt::format("it has {} fields; expected {}, as in the first line", column, names.size()));
+      fmt::format("it has {} field{}; expected {}, as in the first line", column,
+                  column == 1 ? "" : "s", names.size()));
 }
 
 void CsvTable::check_ended(const CsvCursor& cursor, const TextBlock& block) const {
