@@ -23,14 +23,7 @@ using Json = nlohmann::json;
 // Steps that go on until somebody stops them.
 constexpr char kEndless[] = "steps = 1000000\n";
 
-class Streams : public Commands {
- protected:
-  std::string digest(const std::string& run) {
-    const Ran ran = ebb({"inspect", run, "--json", "--digest"});
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    return Json::parse(ran.out)["sha256"];
-  }
-};
+class Streams : public Commands {};
 
 TEST_F(Streams, aReaderThatGoesAwayIsNoError) {
   put("c.toml", small_config());
@@ -92,19 +85,6 @@ TEST_F(Streams, noColourWhereNoneIsWanted) {
   }
 }
 
-TEST_F(Streams, interruptedWhileItReads) {
-  put("c.toml", small_config("", "path = \"t.csv\"\ntarget = \"y\"\n"));
-  ASSERT_EQ(::mkfifo(path("t.csv").c_str(), 0600), 0);  // whoever opens it waits
-  const std::vector<std::string> before = files();
-  const Running r = start({EBB_BINARY, "train", "c.toml"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  ::kill(r.pid, SIGINT);
-  const Ran ran = wait_for(r);
-  if (ran.code == 2) return expect_line(ran, 2, "t.csv");  // a pipe is no file to it
-  expect_line(ran, 130, "interrupted before the first step; nothing was written");
-  EXPECT_EQ(files(), before);
-}
-
 TEST_F(Streams, interruptedAtAnyTimeBeforeTheFirstStepNothingIsLeft) {
   put("t.txt", std::string(20000, 'a') + "bcdefgh");
   put("c.toml",
@@ -124,33 +104,6 @@ TEST_F(Streams, interruptedAtAnyTimeBeforeTheFirstStepNothingIsLeft) {
     }
     EXPECT_EQ(files(), before) << milliseconds;
   }
-}
-
-TEST_F(Streams, stoppedInTheFirstStepsAndWhileSavingItGoesOnToTheSameBits) {
-  put("c.toml",
-      small_config("epochs = 12\nlr = 0.01\nschedule = \"cosine\"\n") + "[every]\nsave = 1\n");
-  ASSERT_EQ(ebb({"train", "c.toml", "--out", "whole", "-q"}).code, 0);
-  const Running first = start({EBB_BINARY, "train", "c.toml", "--out", "parts"});
-  ASSERT_TRUE(appears("parts/log.txt", "start"));
-  ::kill(first.pid, SIGINT);
-  Ran ran = wait_for(first);
-  for (const int signal : {SIGTERM, SIGINT}) {
-    if (ran.code == 0) break;  // done before it was told
-    EXPECT_GT(ran.code, 128) << ran.err;
-    EXPECT_HAS(ran.err, "stopped by a signal and saved; ebb resume parts goes on");
-    const Running more = start({EBB_BINARY, "resume", "parts", "--set", "train.threads=1"});
-    std::this_thread::sleep_for(std::chrono::milliseconds(signal == SIGTERM ? 250 : 330));
-    ::kill(more.pid, signal);
-    ran = wait_for(more);
-    if (ran.code > 128 && ran.err.find("the run is as it was") != std::string::npos)
-      ran.err =
-          "stopped by a signal and saved; ebb resume parts goes on";  // it was told before it went on
-  }
-  if (ran.code != 0) {
-    const Ran last = ebb({"resume", "parts", "-q"});
-    EXPECT_EQ(last.code, 0) << last.err;
-  }
-  EXPECT_EQ(digest("parts/model"), digest("whole/model"));
 }
 
 TEST_F(Streams, aDirectoryInUseIsRefusedWithTheHoldersNumber) {
