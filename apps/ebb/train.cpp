@@ -33,9 +33,8 @@ std::string summary(const train::Outcome& out) {
 // Whatever fails from the first step on is no mistake in what was asked for.
 train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
                          const std::string& directory) {
-  bool stepped = false, saved = false;
+  bool stepped = false;
   trainer.on_step = [&](std::int64_t, double) { stepped = true; };
-  trainer.on_save = [&](std::int64_t, const std::string&) { saved = true; };
   try {
     return trainer.run(stop);
   } catch (const OutOfMemory&) {
@@ -43,6 +42,8 @@ train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
   } catch (const Error& e) {
     if (!stepped) throw;
     const std::string_view what = e.what();
+    const bool saved =
+        !train::Checkpoints(train::RunDirectory::open(directory).checkpoints()).list().empty();
     throw Exit{complain(
         fmt::format("{}{}", what.substr(0, what.find('\n')),
                     saved ? fmt::format("; ebb resume {} goes on from there", directory) : ""),
@@ -55,8 +56,14 @@ void train_in(train::Job& job, train::Trainer& trainer, const train::StopSignal&
   const train::Outcome out = run_steps(trainer, stop, directory);
   const train::RunDirectory run = train::RunDirectory::open(directory);
   const train::Checkpoints checkpoints(run.checkpoints());
-  if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
-    export_model(best->path, job, run.model());
+  try {
+    if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
+      export_model(best->path, job, run.model());
+  } catch (const FileError& e) {
+    throw Exit{complain(fmt::format("{}; all steps are saved, and ebb resume {} writes the model",
+                                    e.what(), directory),
+                        1)};
+  }
   say(summary(out));
   say(fmt::format("model: {}\n", run.model()));
   if (out.why == train::Outcome::Why::signal)

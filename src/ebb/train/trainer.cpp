@@ -82,7 +82,12 @@ Outcome Trainer::Run::train(const StopSignal& stop) {
   compile_all();
   claim();
   try {
-    return loop(stop);
+    try {
+      return loop(stop);
+    } catch (const FileError& e) {  // of the data, the metrics or the log; save() says its own
+      if (!progress) throw;
+      throw Error(fmt::format("step {}: training stops: {}; {}", done, e.what(), last_good()));
+    }
   } catch (const std::exception& e) {
     if (log) log->try_write(RunLog::Kind::error, e.what());
     throw;

@@ -174,8 +174,8 @@ void Trainer::Run::save(const data::Position& at) {
     metrics->sync();
     path = checkpoints->save_parts(info, parts());
   } catch (const FileError& e) {
-    throw FileError(fmt::format("step {} could not be saved, and training stops: {}; {}", done,
-                                e.what(), last_good()));
+    throw Error(fmt::format("step {} could not be saved, and training stops: {}; {}", done,
+                            e.what(), last_good()));
   }
   saved_at = done;
   say(RunLog::Kind::save, fmt::format("step {}: {}", done, path));
