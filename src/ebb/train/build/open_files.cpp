@@ -80,9 +80,10 @@ void check_rows(const data::Source& x, const std::string& path,
     throw Error(fmt::format("{}: {} has no rows; expected at least one to learn from", path,
                             to_string(x.spec())));
   if (y && rows(*y) != rows(x))
-    throw Error(fmt::format("{}: the targets are {}, {} rows, and the inputs of {} have {}; each "
-                            "row needs its target",
-                            target_path, to_string(y->spec()), rows(*y), path, rows(x)));
+    throw Error(
+        fmt::format("{}: the targets are {}, {} rows, and the inputs of {} have {}; each "
+                    "row needs its target",
+                    target_path, to_string(y->spec()), rows(*y), path, rows(x)));
 }
 
 // Arrays of numbers: "x", and "y" where there are targets.
@@ -117,8 +118,7 @@ OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Sourc
   if (known) return {rows, *known};
   Reading reading{.facts = facts_of(rows, task, "x", "y")};
   if (task == Task::classification || task == Task::sequence_classification)
-    reading.facts.classes =
-        count_classes(with_type(*labels, "y", DType::i32, 1), "y", target_path);
+    reading.facts.classes = count_classes(with_type(*labels, "y", DType::i32, 1), "y", target_path);
   return {rows, reading};
 }
 
@@ -216,9 +216,10 @@ OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading*
   const auto field = [&](const std::string& name) -> const io::JsonlField& {
     for (const io::JsonlField& f : opened.schema.fields)
       if (f.name == name) return f;
-    throw Error(fmt::format("{}: there is no field \"{}\"; name one that is there, such as \"{}\" "
-                            "(data.input, data.target)",
-                            path, name, opened.schema.fields.front().name));
+    throw Error(
+        fmt::format("{}: there is no field \"{}\"; name one that is there, such as \"{}\" "
+                    "(data.input, data.target)",
+                    path, name, opened.schema.fields.front().name));
   };
   std::vector<std::string> names;
   for (const io::JsonlField& f : opened.schema.fields) names.push_back(f.name);
