@@ -3,6 +3,8 @@
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
+#include "ebb/base/bytes.hpp"
+#include "ebb/base/error.hpp"
 #include "ebb/base/process.hpp"
 
 namespace ebb::app {
@@ -33,12 +35,28 @@ std::string budget_override(const std::string& memory) {
 
 train::Config ConfigFlags::load() const { return train::load_config(config, overrides()); }
 
+namespace {
+
+// Why it is no budget; said here, a wrong one goes by the name that the user has given it.
+std::string no_budget(const std::string& text) {
+  if (text == "auto" || text == "none") return {};
+  try {
+    if (ByteSize::parse(text).bytes > 0) return {};
+    return "nothing runs in 0 bytes; write a size such as 64MiB, auto or none";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
 void add_memory(CLI::App& command, std::string& memory) {
   command
       .add_option("--memory", memory,
                   "budget of the whole process: 64MiB, 1.5GiB; auto: what the machine or container "
                   "has; none")
-      ->type_name(value::kSize);
+      ->type_name(value::kSize)
+      ->check(CLI::Validator([](std::string& text) { return no_budget(text); }, ""));
 }
 
 void add_run(CLI::App& command, std::string& directory) {

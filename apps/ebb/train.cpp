@@ -13,6 +13,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/train/run/run_directory.hpp"
+#include "ebb/train/run/stop_signal.hpp"
 
 namespace ebb::app {
 namespace {
@@ -30,17 +31,19 @@ std::string summary(const train::Outcome& out) {
 }
 
 // Whatever fails from the first step on is no mistake in what was asked for.
-train::Outcome run_steps(train::Trainer& trainer, const std::string& directory) {
-  bool stepped = false, saved = false;
+train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
+                         const std::string& directory) {
+  bool stepped = false;
   trainer.on_step = [&](std::int64_t, double) { stepped = true; };
-  trainer.on_save = [&](std::int64_t, const std::string&) { saved = true; };
   try {
-    return trainer.run();
+    return trainer.run(stop);
   } catch (const OutOfMemory&) {
     throw;
   } catch (const Error& e) {
     if (!stepped) throw;
     const std::string_view what = e.what();
+    const bool saved =
+        !train::Checkpoints(train::RunDirectory::open(directory).checkpoints()).list().empty();
     throw Exit{complain(
         fmt::format("{}{}", what.substr(0, what.find('\n')),
                     saved ? fmt::format("; ebb resume {} goes on from there", directory) : ""),
@@ -48,13 +51,19 @@ train::Outcome run_steps(train::Trainer& trainer, const std::string& directory) 
   }
 }
 
-void train_in(train::Job& job, train::Trainer& trainer, const std::string& directory) {
-  say(to_string(trainer.plan()));
-  const train::Outcome out = run_steps(trainer, directory);
+void train_in(train::Job& job, train::Trainer& trainer, const train::StopSignal& stop,
+              const std::string& directory) {
+  const train::Outcome out = run_steps(trainer, stop, directory);
   const train::RunDirectory run = train::RunDirectory::open(directory);
   const train::Checkpoints checkpoints(run.checkpoints());
-  if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
-    export_model(best->path, job, run.model());
+  try {
+    if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
+      export_model(best->path, job, run.model());
+  } catch (const FileError& e) {
+    throw Exit{complain(fmt::format("{}; all steps are saved, and ebb resume {} writes the model",
+                                    e.what(), directory),
+                        1)};
+  }
   say(summary(out));
   say(fmt::format("model: {}\n", run.model()));
   if (out.why == train::Outcome::Why::signal)
@@ -81,11 +90,12 @@ struct Train {
       const Interrupted before("before the first step; nothing was written");
       job.emplace(config);
       trainer = job->trainer(directory, !quiet());
-      trainer->plan();
+      say(to_string(trainer->plan()));
     }
+    const train::StopSignal stop;  // from here on all that was begun is written
     const train::RunDirectory made = train::RunDirectory::create(directory, train::to_toml(config));
     try {
-      train_in(*job, *trainer, directory);
+      train_in(*job, *trainer, stop, directory);
     } catch (const Error&) {  // no step was taken: the name is free for another try
       if (train::Checkpoints(made.checkpoints()).list().empty())
         std::filesystem::remove_all(made.path());
@@ -108,9 +118,10 @@ struct Resume {
       const Interrupted before("before it went on; the run is as it was");
       job.emplace(train::load_config(run.config(), all));
       trainer = job->trainer(directory, !quiet());
-      trainer->plan();
+      say(to_string(trainer->plan()));
     }
-    train_in(*job, *trainer, directory);
+    const train::StopSignal stop;
+    train_in(*job, *trainer, stop, directory);
   }
 };
 

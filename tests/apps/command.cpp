@@ -123,6 +123,13 @@ std::vector<std::string> Commands::files() const {
   return all;
 }
 
+std::map<std::string, std::string> Commands::contents() const {
+  std::map<std::string, std::string> all;
+  for (const std::string& name : files())
+    all[name] = fs::is_regular_file(path(name)) ? content(name) : "";
+  return all;
+}
+
 void expect_line(const Ran& ran, int code, const std::string& text) {
   EXPECT_EQ(ran.code, code) << ran.out << ran.err;
   EXPECT_TRUE(ran.err.starts_with("ebb: ")) << ran.err;

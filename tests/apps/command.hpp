@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class Commands : public testing::Test {
   std::string content(const std::string& name) const;
   void put(const std::string& name, const std::string& text) const;  // folders above it, too
   std::vector<std::string> files() const;                            // all below, sorted
+  std::map<std::string, std::string> contents() const;               // of these, "" of folders
 
   std::string folder_;
 };

@@ -1,9 +1,8 @@
-// Streams that are closed or full, signals in every phase, directories that are full or in use.
+// Streams that are closed or full, signals at any moment, directories that are in use.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pty.h>
 #include <signal.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,14 +22,7 @@ using Json = nlohmann::json;
 // Steps that go on until somebody stops them.
 constexpr char kEndless[] = "steps = 1000000\n";
 
-class Streams : public Commands {
- protected:
-  std::string digest(const std::string& run) {
-    const Ran ran = ebb({"inspect", run, "--json", "--digest"});
-    EXPECT_EQ(ran.code, 0) << ran.err;
-    return Json::parse(ran.out)["sha256"];
-  }
-};
+class Streams : public Commands {};
 
 TEST_F(Streams, aReaderThatGoesAwayIsNoError) {
   put("c.toml", small_config());
@@ -92,19 +84,6 @@ TEST_F(Streams, noColourWhereNoneIsWanted) {
   }
 }
 
-TEST_F(Streams, interruptedWhileItReads) {
-  put("c.toml", small_config("", "path = \"t.csv\"\ntarget = \"y\"\n"));
-  ASSERT_EQ(::mkfifo(path("t.csv").c_str(), 0600), 0);  // whoever opens it waits
-  const std::vector<std::string> before = files();
-  const Running r = start({EBB_BINARY, "train", "c.toml"});
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  ::kill(r.pid, SIGINT);
-  const Ran ran = wait_for(r);
-  if (ran.code == 2) return expect_line(ran, 2, "t.csv");  // a pipe is no file to it
-  expect_line(ran, 130, "interrupted before the first step; nothing was written");
-  EXPECT_EQ(files(), before);
-}
-
 TEST_F(Streams, interruptedAtAnyTimeBeforeTheFirstStepNothingIsLeft) {
   put("t.txt", std::string(20000, 'a') + "bcdefgh");
   put("c.toml",
@@ -126,33 +105,6 @@ TEST_F(Streams, interruptedAtAnyTimeBeforeTheFirstStepNothingIsLeft) {
   }
 }
 
-TEST_F(Streams, stoppedInTheFirstStepsAndWhileSavingItGoesOnToTheSameBits) {
-  put("c.toml",
-      small_config("epochs = 12\nlr = 0.01\nschedule = \"cosine\"\n") + "[every]\nsave = 1\n");
-  ASSERT_EQ(ebb({"train", "c.toml", "--out", "whole", "-q"}).code, 0);
-  const Running first = start({EBB_BINARY, "train", "c.toml", "--out", "parts"});
-  ASSERT_TRUE(appears("parts/log.txt", "start"));
-  ::kill(first.pid, SIGINT);
-  Ran ran = wait_for(first);
-  for (const int signal : {SIGTERM, SIGINT}) {
-    if (ran.code == 0) break;  // done before it was told
-    EXPECT_GT(ran.code, 128) << ran.err;
-    EXPECT_HAS(ran.err, "stopped by a signal and saved; ebb resume parts goes on");
-    const Running more = start({EBB_BINARY, "resume", "parts", "--set", "train.threads=1"});
-    std::this_thread::sleep_for(std::chrono::milliseconds(signal == SIGTERM ? 250 : 330));
-    ::kill(more.pid, signal);
-    ran = wait_for(more);
-    if (ran.code > 128 && ran.err.find("the run is as it was") != std::string::npos)
-      ran.err =
-          "stopped by a signal and saved; ebb resume parts goes on";  // it was told before it went on
-  }
-  if (ran.code != 0) {
-    const Ran last = ebb({"resume", "parts", "-q"});
-    EXPECT_EQ(last.code, 0) << last.err;
-  }
-  EXPECT_EQ(digest("parts/model"), digest("whole/model"));
-}
-
 TEST_F(Streams, aDirectoryInUseIsRefusedWithTheHoldersNumber) {
   put("c.toml", small_config(kEndless) + "[every]\nsave = 1\n");
   const Running holder = start({EBB_BINARY, "train", "c.toml", "--out", "o"});
@@ -162,19 +114,6 @@ TEST_F(Streams, aDirectoryInUseIsRefusedWithTheHoldersNumber) {
   EXPECT_EQ(ebb({"inspect", "o", "--json"}).code, 0) << "looking is allowed";
   ::kill(holder.pid, SIGTERM);
   EXPECT_EQ(wait_for(holder).code, 143);
-}
-
-TEST_F(Streams, aFullDiskStopsTheRunAndKeepsTheLastGoodCheckpoint) {
-  put("c.toml", small_config(kEndless) + "[every]\nsave = 1\n[output]\nkeep_last = 1000\n");
-  std::filesystem::create_directory(path("small"));
-  if (::mount("none", path("small").c_str(), "tmpfs", 0, "size=600k") != 0)
-    GTEST_SKIP() << "a small file system cannot be mounted here";
-  const Ran ran = ebb({"train", "c.toml", "--out", "small/o", "-q"});
-  expect_line(ran, 1, "No space left on device");
-  const Ran look = ebb({"inspect", "small/o", "--json"});
-  EXPECT_EQ(look.code, 0) << look.err;
-  EXPECT_GE(Json::parse(look.out)["checkpoints"].size(), 1u);
-  EXPECT_EQ(::umount(path("small").c_str()), 0);
 }
 
 }  // namespace

@@ -78,12 +78,16 @@ bool Trainer::Run::finished() const {
          (options.stopping.patience > 0 && without_progress >= options.stopping.patience);
 }
 
-Outcome Trainer::Run::train() {
+Outcome Trainer::Run::train(const StopSignal& stop) {
   compile_all();
-  const StopSignal stop;
   claim();
   try {
-    return loop(stop);
+    try {
+      return loop(stop);
+    } catch (const FileError& e) {  // of the data, the metrics or the log; save() says its own
+      if (!progress) throw;
+      throw Error(fmt::format("step {}: training stops: {}; {}", done, e.what(), last_good()));
+    }
   } catch (const std::exception& e) {
     if (log) log->try_write(RunLog::Kind::error, e.what());
     throw;
@@ -174,7 +178,11 @@ const plan::Plan& Trainer::plan() {
   return run_->shown;
 }
 
-Outcome Trainer::run() { return run_->train(); }
+Outcome Trainer::run() {
+  run_->compile_all();
+  return run_->train(StopSignal());
+}
+Outcome Trainer::run(const StopSignal& stop) { return run_->train(stop); }
 
 std::optional<double> Trainer::seconds_left() const {
   return run_->progress ? run_->progress->seconds_left() : std::nullopt;

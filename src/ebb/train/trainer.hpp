@@ -32,6 +32,8 @@
 
 namespace ebb::train {
 
+class StopSignal;
+
 struct Stopping {                 // early, where a figure has stopped getting better
   std::string metric = "loss";    // of the evaluation; the best one is kept by it, too
   std::optional<Mode> mode = {};  // which of its values is best; not set: the metric's own
@@ -105,8 +107,10 @@ class Trainer {
   const plan::Plan& plan();
 
   // Trains, from the last checkpoint of the directory where there is one. Throws what a step throws, when the
-  // last good checkpoint is in place.
+  // last good checkpoint is in place. Ctrl-C and SIGTERM are heeded while it runs; those of a program that has a
+  // StopSignal of its own, also before and after.
   Outcome run();
+  Outcome run(const StopSignal& stop);
 
   // Of the run that is under way, as the live line shows it: steps, evaluations, saves and samples still to come.
   std::optional<double> seconds_left() const;

@@ -100,7 +100,13 @@ data::Position Trainer::Run::take_up() {
   if (checkpoints) from = checkpoints->latest();
   if (from) {
     check_same(from->info);
-    const CheckpointInfo info = load_parts(from->path, parts());
+    const CheckpointInfo info = [&] {
+      try {
+        return load_parts(from->path, parts());
+      } catch (const FileError& e) {
+        throw FileError(e.what() + checkpoints->way_on(from->path));
+      }
+    }();
     done = saved_at = info.step;
     best_value = info.best;
     at = data::Position::parse(info.position);
@@ -168,8 +174,8 @@ void Trainer::Run::save(const data::Position& at) {
     metrics->sync();
     path = checkpoints->save_parts(info, parts());
   } catch (const FileError& e) {
-    throw FileError(fmt::format("step {} could not be saved, and training stops: {}; {}", done,
-                                e.what(), last_good()));
+    throw Error(fmt::format("step {} could not be saved, and training stops: {}; {}", done,
+                            e.what(), last_good()));
   }
   saved_at = done;
   say(RunLog::Kind::save, fmt::format("step {}: {}", done, path));

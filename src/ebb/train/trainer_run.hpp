@@ -41,7 +41,7 @@ struct Trainer::Run {
   Boundary boundary(const data::Position& at) const;
   bool finished() const;
   void say(RunLog::Kind kind, const std::string& text);  // in the log
-  Outcome train();
+  Outcome train(const StopSignal& stop);
   Outcome loop(const StopSignal& stop);
   void end_of_run(const data::Position& at, const StopSignal& stop);
   Outcome outcome(const StopSignal& stop) const;

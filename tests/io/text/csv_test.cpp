@@ -118,9 +118,9 @@ TEST_F(CsvTest, WhatIsWrongIsNamedByItsLine) {
       {
           {"", "it holds no record"},
           {"\n\n", "it holds no record"},
-          {"a,b\n1,2\n1\n", "line 3: it has 1 fields; expected 2"},
+          {"a,b\n1,2\n1\n", "line 3: it has 1 field; expected 2"},
           {"a,b\n1,2\n1,2,3\n", "line 3: it has more than the 2 fields"},
-          {"a,b\n\"1\n\n\",2\n1\n", "line 5: it has 1 fields"},
+          {"a,b\n\"1\n\n\",2\n1\n", "line 5: it has 1 field"},
           {"a,b\n1,2\n1,1e999\n", "line 3: column \"b\": a number beyond what f32 holds"},
           {"a,b\n1,2\n1,\"1e999\"\n", "line 3: column \"b\": a number beyond"},
           {"a,b\n1,2\n1,\xff\n", "line 3: byte 0xff is not UTF-8"},

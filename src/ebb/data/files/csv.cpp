@@ -104,7 +104,11 @@ CsvSchema schema_of(const std::string& path, const CsvOptions& o) {
   io::CsvOptions format = o.format;
   if (!o.target.empty() && o.classes) format.kinds[o.target] = ColumnKind::category;
   CsvSchema schema = io::read_csv_schema(path, format);
-  if (!o.target.empty()) (void)schema.index_of(o.target);
+  if (!o.target.empty()) try {
+      (void)schema.index_of(o.target);
+    } catch (const Error& e) {
+      throw Error(fmt::format("{}: the target: {}", path, e.what()));
+    }
   return schema;
 }
 

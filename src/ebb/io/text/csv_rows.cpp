@@ -79,7 +79,8 @@ class Conversion {
     const bool missing = table_.is_missing(field);
     if (missing && !place.may_miss)
       table_.refuse_field(
-          block, at, i, "a value is missing; say what to do about it (.missing), or mend the file");
+          block, at, i,
+          "a value is missing; mend the file, or say what stands for it (missing: mean or zero)");
     if (place.as == CsvPlace::As::number) {
       const Number n = parse_number(field.data(), field.data() + field.size());
       const bool whole = n.end == field.data() + field.size();

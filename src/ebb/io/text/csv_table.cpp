@@ -111,9 +111,9 @@ std::string_view CsvTable::field(CsvCursor& cursor, const TextBlock& block,
 void CsvTable::check_more(const CsvCursor& cursor, const TextBlock& block,
                           std::size_t column) const {
   if (cursor.more()) return;
-  refuse_at(
-      path, block.offset + cursor.offset() - 1,
-      fmt::format("it has {} fields; expected {}, as in the first line", column, names.size()));
+  refuse_at(path, block.offset + cursor.offset() - 1,
+            fmt::format("it has {} field{}; expected {}, as in the first line", column,
+                        column == 1 ? "" : "s", names.size()));
 }
 
 void CsvTable::check_ended(const CsvCursor& cursor, const TextBlock& block) const {

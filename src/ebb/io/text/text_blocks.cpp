@@ -52,10 +52,12 @@ bool TextBlocks::next(memory::Buffer& buffer, TextBlock& block) {
     records = ended_ ? filled : whole(text);
     if (records > 0 || ended_) break;
     if (filled >= options_.longest.bytes)
-      refuse_at(path_, offset_,
-                fmt::format("it is longer than {}{}; give more as .longest_line, if it is meant so",
-                            to_string(options_.longest),
-                            options_.quote ? ", or a quote in it is never closed" : ""));
+      refuse_at(
+          path_, offset_,
+          fmt::format("it is longer than {}{}; mend the file, or where it is meant so allow more "
+                      "(.longest_line, in a program)",
+                      to_string(options_.longest),
+                      options_.quote ? ", or a quote in it is never closed" : ""));
     const std::size_t larger = std::min<std::uint64_t>(2 * filled, options_.longest.bytes);
     memory::Buffer grown(larger + kPadding, "text", Category::data);
     std::memcpy(grown.data(), buffer.data(), filled);

@@ -70,9 +70,26 @@ Dataset with_type(const Dataset& rows, const std::string& column, DType to, doub
   });
 }
 
+// Before anything is asked of them together, so that the file is named.
+void check_rows(const data::Source& x, const std::string& path,
+                const std::optional<data::Source>& y, const std::string& target_path) {
+  const auto rows = [](const data::Source& s) {
+    return s.spec().rank() > 0 ? s.spec().shape[0] : 0;
+  };
+  if (rows(x) == 0)
+    throw Error(fmt::format("{}: {} has no rows; expected at least one to learn from", path,
+                            to_string(x.spec())));
+  if (y && rows(*y) != rows(x))
+    throw Error(
+        fmt::format("{}: the targets are {}, {} rows, and the inputs of {} have {}; each "
+                    "row needs its target",
+                    target_path, to_string(y->spec()), rows(*y), path, rows(x)));
+}
+
 // Arrays of numbers: "x", and "y" where there are targets.
 OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Source> y,
-                  const std::string& path, const Reading* known) {
+                  const std::string& path, const std::string& target_path, const Reading* known) {
+  check_rows(x, path, y, target_path);
   const bool bytes = x.spec().dtype == DType::u8;
   if (bytes) x = x.scaled(static_cast<float>(d.scale.value_or(1.0 / 255)));
   if (y && y->spec().dtype == DType::u8) {
@@ -99,10 +116,9 @@ OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Sourc
             : d.task.value_or(is_float(found) ? Task::regression : Task::classification);
   rows = with_type(rows, "y", task == Task::regression ? DType::f32 : DType::i32, 1);
   if (known) return {rows, *known};
-  refuse_empty(rows, path);
   Reading reading{.facts = facts_of(rows, task, "x", "y")};
   if (task == Task::classification || task == Task::sequence_classification)
-    reading.facts.classes = count_classes(with_type(*labels, "y", DType::i32, 1), "y", path);
+    reading.facts.classes = count_classes(with_type(*labels, "y", DType::i32, 1), "y", target_path);
   return {rows, reading};
 }
 
@@ -113,7 +129,8 @@ OpenedRows open_npy(const DataConfig& d, const RowFiles& files, const Reading* k
   };
   std::optional<data::Source> y;
   if (!files.target_path.empty()) y = rows_of(only_path(files.target_path, "data.target_path"));
-  return arrays(d, rows_of(path), std::move(y), path, known);
+  return arrays(d, rows_of(path), std::move(y), path,
+                files.target_path.empty() ? path : files.target_path[0], known);
 }
 
 // The array of that name, or where none is said the only one beside `other`.
@@ -149,7 +166,7 @@ OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading*
   std::optional<data::Source> y;
   const bool has_target = std::find(names.begin(), names.end(), d.target) != names.end();
   if (!d.target.empty() && (has_target || !known)) y = source(d.target);
-  return arrays(d, source(x), std::move(y), path, known);
+  return arrays(d, source(x), std::move(y), path, path, known);
 }
 
 OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known) {
@@ -199,10 +216,14 @@ OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading*
   const auto field = [&](const std::string& name) -> const io::JsonlField& {
     for (const io::JsonlField& f : opened.schema.fields)
       if (f.name == name) return f;
-    throw Error(fmt::format("{}: there is no field \"{}\"", path, name));
+    throw Error(
+        fmt::format("{}: there is no field \"{}\"; name one that is there, such as \"{}\" "
+                    "(data.input, data.target)",
+                    path, name, opened.schema.fields.front().name));
   };
   std::vector<std::string> names;
   for (const io::JsonlField& f : opened.schema.fields) names.push_back(f.name);
+  if (!known) (void)field(d.target);
   const std::string input =
       known ? known->facts.input : array_name(names, d.input, d.target, "data.input", path);
   Dataset rows = opened.rows;

@@ -15,14 +15,16 @@ std::int64_t size_of(const char* key, std::optional<std::int64_t> given, std::in
     throw Error(
         fmt::format("{} is missing: the data does not tell how many {} there are", key, what));
   if (given && *given < data)
-    throw Error(fmt::format("{} is {}, and the data has {} {}", key, *given, data, what));
+    throw Error(fmt::format("{} is {}, and the data has {} {}; leave the key out, or mend the data",
+                            key, *given, data, what));
   return given.value_or(data);
 }
 
 void check_exact(const char* key, std::optional<std::int64_t> given, std::int64_t data,
                  const char* what) {
   if (given && *given != data)
-    throw Error(fmt::format("{} is {}, and the data has {} {}", key, *given, data, what));
+    throw Error(fmt::format("{} is {}, and the data has {} {}; leave the key out, or mend the data",
+                            key, *given, data, what));
 }
 
 Spec example_of(const Config& config, const DataFacts& facts) {

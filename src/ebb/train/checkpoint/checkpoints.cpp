@@ -89,9 +89,17 @@ std::vector<Checkpoint> Checkpoints::list() const {
 std::optional<Checkpoint> Checkpoints::latest() const {
   std::vector<Checkpoint> all = list();
   if (all.empty()) return std::nullopt;
-  if (!all.back().damage.empty())
-    throw FileError(all.back().damage + " (an older one is used only where that is asked for)");
+  if (!all.back().damage.empty()) throw FileError(all.back().damage + way_on(all.back().path));
   return std::move(all.back());
+}
+
+std::string Checkpoints::way_on(const std::string& damaged) const {
+  std::vector<Checkpoint> others = list();
+  std::erase_if(others,
+                [&](const Checkpoint& c) { return c.path == damaged || !c.damage.empty(); });
+  if (others.empty()) return "";
+  return fmt::format(" (to go on from step {} instead, move {} elsewhere)", others.back().info.step,
+                     damaged);
 }
 
 std::optional<Checkpoint> Checkpoints::latest_good(std::vector<std::string>* skipped) const {

@@ -57,6 +57,8 @@ class Checkpoints {
   // The last one that is whole: all bytes are read. `skipped`, where given, are the errors of those after it.
   std::optional<Checkpoint> latest_good(std::vector<std::string>* skipped = nullptr) const;
   std::optional<Checkpoint> best() const;  // by its value; of equal ones the first
+  // What to do where this one is damaged, to be put behind an error about it; "": there is no other.
+  std::string way_on(const std::string& damaged) const;
 
   // What the first save does before it writes. For those who want to know at once whether they may.
   void claim();
