@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
@@ -19,8 +20,8 @@ void Trainer::Run::compile_test() {
 }
 
 void Trainer::Run::compile_all() {
-  if (step) return;
   if (RunDirectory::is_run(options.directory)) claim();
+  if (step) return;
   per_epoch = data.batches();
   total = options.epochs * per_epoch;
   if (options.steps > 0) total = std::min(total, options.steps);
@@ -78,11 +79,20 @@ bool Trainer::Run::finished() const {
          (options.stopping.patience > 0 && without_progress >= options.stopping.patience);
 }
 
+Standing Trainer::Run::take_up() {
+  compile_all();
+  claim();
+  if (!from) from = load_last();
+  Standing now{.step = done, .steps = total, .saved = from_checkpoint};
+  if (finished()) now.over = done >= total ? Outcome::Why::finished : Outcome::Why::stopped_early;
+  return now;
+}
+
 Outcome Trainer::Run::train() {
   compile_all();
   const StopSignal stop;
-  claim();
   try {
+    take_up();
     return loop(stop);
   } catch (const std::exception& e) {
     if (log) log->try_write(RunLog::Kind::error, e.what());
@@ -91,7 +101,7 @@ Outcome Trainer::Run::train() {
 }
 
 Outcome Trainer::Run::loop(const StopSignal& stop) {
-  const data::Position from = take_up();
+  const data::Position begin = *std::exchange(from, std::nullopt);
   try_sample();
   progress.emplace(
       ProgressOptions{.steps = total, .steps_per_epoch = per_epoch, .from_step = done});
@@ -102,8 +112,8 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
   if (samples) progress->expect(Activity::sample, options.sample);
   if (options.live) live.emplace();
   Pacer logging(options.log), eval(options.eval), saving(options.save), sampling(options.sample);
-  BatchWalk walk = data.walk(options.epochs, from);
-  data::Position at = from;
+  BatchWalk walk = data.walk(options.epochs, begin);
+  data::Position at = begin;
   bool save_due = false;
   if (held_out && owed) evaluate_due();
   while (!finished() && !stop) {
@@ -174,6 +184,7 @@ const plan::Plan& Trainer::plan() {
   return run_->shown;
 }
 
+Standing Trainer::take_up() { return run_->take_up(); }
 Outcome Trainer::run() { return run_->train(); }
 
 std::optional<double> Trainer::seconds_left() const {
