@@ -42,7 +42,7 @@ void add_memory(CLI::App& command, std::string& memory) {
 }
 
 void add_run(CLI::App& command, std::string& directory) {
-  command.add_option("run", directory, "directory of a run, or one of its checkpoints")
+  command.add_option("run", directory, "directory of a run, one of its checkpoints or its model")
       ->required()
       ->type_name(value::kRun);
 }

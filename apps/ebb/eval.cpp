@@ -33,7 +33,11 @@ struct Eval {
     if (!data.empty()) {
       rows = rows_with_targets(job, data, target);
     } else {
-      rows = train::open_data(job.config).validation;
+      try {
+        rows = train::open_data(job.config).validation;
+      } catch (const FileError& e) {  // a model may be far from where it has learnt
+        throw FileError(fmt::format("{}; name rows to measure by with --data", e.what()));
+      }
       if (!rows)
         throw Error(fmt::format("{}: the run holds no data out; name some with --data", from));
     }
@@ -61,7 +65,8 @@ void add_eval(CLI::App& app) {
       "ebb eval runs/train\n"
       "ebb eval train.toml\n"
       "ebb eval runs/train --data test.csv --json\n");
-  c->add_option("run", eval->path, "directory of a run, one of its checkpoints, or a config")
+  c->add_option("run", eval->path,
+                "directory of a run, one of its checkpoints or its model; or a config")
       ->required()
       ->type_name(value::kPath);
   c->add_option("--data", eval->data,

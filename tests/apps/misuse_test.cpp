@@ -85,7 +85,7 @@ std::vector<Misuse> of_the_line() {
        {{"c.toml", small_config()}},
        {"eval", "c.toml"},
        "ebb train c.toml makes one"},
-      {"eval_of_folder", {{"f/a.txt", "x"}}, {"eval", "f"}, "no run and no checkpoint"},
+      {"eval_of_folder", {{"f/a.txt", "x"}}, {"eval", "f"}, "no run, no checkpoint and no model"},
       {"inspect_nothing", {}, {"inspect", "nowhere.npy"}, "nowhere.npy"},
       {"inspect_text", {{"a.txt", "hello"}}, {"inspect", "a.txt"}, "expected a run"},
       {"inspect_json", {{"a.json", "{\"a\": 1}"}}, {"inspect", "a.json"}, "not that of a plan"},

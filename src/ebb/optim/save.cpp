@@ -48,6 +48,28 @@ class Sum {
   std::uint64_t sum_ = 0;
 };
 
+bool is_ours(const Safetensors& found) {
+  const auto format = found.metadata.find("format");
+  return format != found.metadata.end() && format->second == kFormat;
+}
+
+void check(const std::string& path, const Safetensors& found, const Sum& now) {
+  const auto sum = found.metadata.find(kChecksum);
+  if (sum != found.metadata.end() && sum->second == now.digits()) return;
+  refuse(path, fmt::format("its bytes sum up to {}, where it says {}; the file is damaged",
+                           now.digits(), sum == found.metadata.end() ? "nothing" : sum->second));
+}
+
+// To the last byte, through the chunk.
+void verify(File& file, const Safetensors& found, const std::string& front,
+            std::span<std::byte> chunk) {
+  Sum now(front);
+  read_tensors(
+      file, found, chunk, [](std::size_t) { return true; },
+      [&](std::size_t, auto part) { now.add(part); });
+  check(file.path(), found, now);
+}
+
 // A file that holds these, and nothing else.
 void refuse_more(const std::string& path, const Safetensors& found,
                  const std::vector<std::size_t>& takes) {
@@ -66,8 +88,7 @@ void load_into(const std::string& path, Parts parts, bool all) {
   File file = File::open(path);
   std::string front;
   const Safetensors found = read_safetensors_front(file, &front);
-  const auto format = found.metadata.find("format"), sum = found.metadata.find(kChecksum);
-  const bool ours = format != found.metadata.end() && format->second == kFormat;
+  const bool ours = is_ours(found);
   if (all && !ours)
     refuse(path, "it was not written by save(); take tensors of other files with load_only");
 
@@ -77,19 +98,7 @@ void load_into(const std::string& path, Parts parts, bool all) {
   if (all) refuse_more(path, found, takes);
   const memory::Buffer buffer = chunk_for(wanted, "load");
   const std::span<std::byte> chunk(buffer.data(), buffer.size());
-  const auto check = [&](const Sum& now) {
-    if (ours && (sum == found.metadata.end() || sum->second != now.digits()))
-      refuse(path,
-             fmt::format("its bytes sum up to {}, where it says {}; the file is damaged",
-                         now.digits(), sum == found.metadata.end() ? "nothing" : sum->second));
-  };
-  if (ours) {
-    Sum now(front);
-    read_tensors(
-        file, found, chunk, [](std::size_t) { return true; },
-        [&](std::size_t, auto part) { now.add(part); });
-    check(now);
-  }
+  if (ours) verify(file, found, front, chunk);
   std::vector<Variable> variables;
   for (const NamedVariable& n : wanted) variables.push_back(n.variable);
   Rewrite rewrite(std::move(variables));
@@ -103,20 +112,17 @@ void load_into(const std::string& path, Parts parts, bool all) {
         rewrite.write(takes[i], part, written[takes[i]]);
         written[takes[i]] += part.size();
       });
-  check(now);
+  if (ours) check(path, found, now);
   rewrite.commit();
   if (all) random::restore(draws_in(wanted.back().variable));
 }
 
-}  // namespace
-
-void save_parts(const std::string& path, Parts parts) {
-  refuse_in_trace("save");
-  std::vector<NamedVariable> all = named(parts);
-  const memory::Borrowing between_steps;
-  all.push_back(random_draws());
+void write_saved(const std::string& path, std::span<const NamedVariable> all,
+                 const std::map<std::string, std::string>& metadata) {
   Safetensors layout = layout_of(all);
-  layout.metadata = {{"format", kFormat}, {kChecksum, kNoDigits}};
+  layout.metadata = metadata;
+  layout.metadata["format"] = kFormat;
+  layout.metadata[kChecksum] = kNoDigits;
   const std::string front = safetensors_front(layout);
 
   const memory::Buffer buffer = chunk_for(all, "save");
@@ -128,6 +134,36 @@ void save_parts(const std::string& path, Parts parts) {
   const std::string digits = sum.digits();
   out.file().write_at(digits_at(front), std::as_bytes(std::span(digits)));
   out.commit();
+}
+
+}  // namespace
+
+void save_parts(const std::string& path, Parts parts) {
+  refuse_in_trace("save");
+  std::vector<NamedVariable> all = named(parts);
+  const memory::Borrowing between_steps;
+  all.push_back(random_draws());
+  write_saved(path, all, {});
+}
+
+void save_parts_only(const std::string& path, Parts parts,
+                     const std::map<std::string, std::string>& metadata) {
+  refuse_in_trace("save");
+  const memory::Borrowing between_steps;
+  write_saved(path, named(parts), metadata);
+}
+
+bool verify_saved(const std::string& path) {
+  File file = File::open(path);
+  std::string front;
+  const Safetensors found = read_safetensors_front(file, &front);
+  if (!is_ours(found)) return false;
+  std::size_t largest = 1;
+  for (const StoredTensor& t : found.tensors) largest = std::max(largest, t.spec.bytes());
+  const memory::Borrowing between_steps;
+  const memory::Buffer buffer = chunk_for(largest, "verify");
+  verify(file, found, front, {buffer.data(), buffer.size()});
+  return true;
 }
 
 void load_parts(const std::string& path, Parts parts) { load_into(path, parts, true); }
