@@ -3,7 +3,6 @@
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
-#include "ebb/base/process.hpp"
 
 namespace ebb::app {
 
@@ -68,20 +67,6 @@ CLI::Validator number_from(double least, double most) {
                                      : fmt::format("from {} to {}", least, most));
       },
       "");
-}
-
-std::optional<Budget> budget_of(const std::string& memory) {
-  if (memory.empty() || memory == "none") return std::nullopt;
-  if (memory == "auto") return Budget(ByteSize{process::available().bytes / 10 * 9});
-  return Budget(ByteSize::parse(memory));
-}
-
-train::Job open_run(const std::string& directory, const std::string& memory, train::Which which) {
-  train::Job job = train::open_run(directory, which);
-  if (!memory.empty())
-    job.config =
-        train::parse_config(train::to_toml(job.config), directory, {budget_override(memory)});
-  return job;
 }
 
 }  // namespace ebb::app
