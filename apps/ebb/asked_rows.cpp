@@ -88,10 +88,12 @@ AskedRows of_array(const train::Job& job, const std::string& path) {
                     "rows {}",
                     path, to_string(facts.example)));
   data::Source rows = data::npy_rows(path);
-  const Spec found = rows.spec();
+  const Spec found = rows.spec();  // of all of them: (rows, …)
   if (found.dtype == DType::u8 && facts.example.dtype == DType::f32) rows = rows.scaled(1.0f / 255);
-  if (found.shape.size() != facts.example.shape.size() || rows.spec().dtype != facts.example.dtype)
-    throw Error(fmt::format("{}: a row is {}, expected {}", path, to_string(found),
+  if (found.rank() == 0 || rows.spec().dtype != facts.example.dtype ||
+      !std::equal(found.shape.begin() + 1, found.shape.end(), facts.example.shape.begin(),
+                  facts.example.shape.end()))
+    throw Error(fmt::format("{}: it holds {}, expected rows of {}", path, to_string(found),
                             to_string(facts.example)));
   return of_dataset(Dataset::of({{facts.input, std::move(rows)}}).batch(job.config.train.batch));
 }

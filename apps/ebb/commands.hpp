@@ -51,11 +51,4 @@ void add_quiet(CLI::App& command);
 CLI::Validator number_from(double least,
                            double most = 0);  // most 0: no bound; whole ones by their type
 
-// The budget that --memory says, for commands that compile nothing with one; none where it says none.
-std::optional<Budget> budget_of(const std::string& memory);
-
-// A run that was trained, with another budget where --memory says one.
-train::Job open_run(const std::string& directory, const std::string& memory,
-                    train::Which which = train::Which::best);
-
 }  // namespace ebb::app

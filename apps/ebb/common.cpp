@@ -60,7 +60,7 @@ void add_memory(CLI::App& command, std::string& memory) {
 }
 
 void add_run(CLI::App& command, std::string& directory) {
-  command.add_option("run", directory, "directory of a run, or one of its checkpoints")
+  command.add_option("run", directory, "directory of a run, one of its checkpoints or its model")
       ->required()
       ->type_name(value::kRun);
 }
@@ -86,20 +86,6 @@ CLI::Validator number_from(double least, double most) {
                                      : fmt::format("from {} to {}", least, most));
       },
       "");
-}
-
-std::optional<Budget> budget_of(const std::string& memory) {
-  if (memory.empty() || memory == "none") return std::nullopt;
-  if (memory == "auto") return Budget(ByteSize{process::available().bytes / 10 * 9});
-  return Budget(ByteSize::parse(memory));
-}
-
-train::Job open_run(const std::string& directory, const std::string& memory, train::Which which) {
-  train::Job job = train::open_run(directory, which);
-  if (!memory.empty())
-    job.config =
-        train::parse_config(train::to_toml(job.config), directory, {budget_override(memory)});
-  return job;
 }
 
 }  // namespace ebb::app

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/ebb/asked_budget.hpp"
 #include "apps/ebb/asked_rows.hpp"
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
@@ -26,17 +27,30 @@ struct Eval {
     return last_run(train::load_config(path), path);
   }
 
+  std::optional<Dataset> rows_of(const train::Job& job) const {
+    if (!data.empty()) return rows_with_targets(job, data, target);
+    try {
+      return train::open_data(job.config).validation;
+    } catch (const FileError& e) {  // a model may be far from where it has learnt
+      throw FileError(fmt::format("{}; name rows to measure by with --data", e.what()));
+    }
+  }
+
+  static void refuse_too_little(train::Job& job, const Dataset& rows, AskedBudget& budget) {
+    const nn::Evaluation quiet;
+    budget.compiling(train::compile_options(job.config), [&](const CompileOptions& options) {
+      return compile(rows.spec(), options, [&](const Batch& b) { return job.model.measure(b); });
+    });
+  }
+
   void run() const {
     const std::string from = directory();
-    train::Job job = open_run(from, memory, last ? train::Which::last : train::Which::best);
-    std::optional<Dataset> rows;
-    if (!data.empty()) {
-      rows = rows_with_targets(job, data, target);
-    } else {
-      rows = train::open_data(job.config).validation;
-      if (!rows)
-        throw Error(fmt::format("{}: the run holds no data out; name some with --data", from));
-    }
+    AskedBudget budget(memory);
+    train::Job job = open_run(budget, from, memory, last ? train::Which::last : train::Which::best);
+    const std::optional<Dataset> rows = budget.reading([&] { return rows_of(job); });
+    if (!rows)
+      throw Error(fmt::format("{}: the run holds no data out; name some with --data", from));
+    if (budget.bytes()) refuse_too_little(job, *rows, budget);
     const std::vector<train::Figure> figures = job.evaluate(*rows);
     if (json) {
       nlohmann::json all = {{"run", from}, {"step", job.from.step}, {"rows", rows->size()}};
@@ -61,7 +75,8 @@ void add_eval(CLI::App& app) {
       "ebb eval runs/train\n"
       "ebb eval train.toml\n"
       "ebb eval runs/train --data test.csv --json\n");
-  c->add_option("run", eval->path, "directory of a run, one of its checkpoints, or a config")
+  c->add_option("run", eval->path,
+                "directory of a run, one of its checkpoints or its model; or a config")
       ->required()
       ->type_name(value::kPath);
   c->add_option("--data", eval->data,

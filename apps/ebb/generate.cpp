@@ -2,6 +2,7 @@
 
 #include <iterator>
 
+#include "apps/ebb/asked_budget.hpp"
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
@@ -14,28 +15,49 @@
 namespace ebb::app {
 namespace {
 
+constexpr std::size_t kLongestPass = 128;  // positions that a reader takes at once
+
 struct Generate {
   std::string directory, prompt, memory;
   std::int64_t tokens = 200, top_k = 0;
   double temperature = 0.8, top_p = 1;
   std::uint64_t seed = 1;
 
+  nn::GenerateOptions options() const {
+    return {.tokens = tokens,
+            .temperature = temperature,
+            .top_k = top_k,
+            .top_p = top_p,
+            .seed = seed,
+            .when_full = nn::WhenFull::slide};
+  }
+
+  // As much memory as the text will take, in a moment: the prompt, a token, and where the text is longer than what
+  // the model reads at once, the longest pass of reading it again.
+  void try_out(const train::Job& job, const Tensor& beginning) const {
+    const auto given = beginning.data<std::int32_t>();
+    std::vector<std::int32_t> ids(given.begin(), given.end());
+    std::unique_ptr<nn::Reader> reader = job.model.reader();
+    const auto context = static_cast<std::size_t>(reader->context());
+    if (context > 0 && ids.size() + static_cast<std::size_t>(tokens) > context)
+      ids.resize(std::max(ids.size(), std::min(context, kLongestPass)), ids[0]);
+    nn::GenerateOptions few = options();
+    few.tokens = std::min<std::int64_t>(2, tokens);
+    nn::Generation text(std::move(reader), ids, few);
+    while (text.next()) continue;
+  }
+
   void run() const {
-    const std::optional<Budget> budget = budget_of(memory);
-    train::Job job = train::open_run(directory);
+    AskedBudget budget(memory);
+    train::Job job = open_run(budget, directory, "none");
     if (job.reading.facts.task != train::Task::language_model || !job.reading.tokenizer)
       throw Error(fmt::format("{}: the model is of another kind; generate is for language models",
                               directory));
     const data::Tokenizer& words = *job.reading.tokenizer;
     const std::string begin = prompt.empty() ? std::string("\n") : prompt;
+    budget.must_hold([&] { try_out(job, words.encode(begin)); });
     const Tensor ids = words.encode(begin);
-    nn::Generation text(job.model.reader(), ids.data<std::int32_t>(),
-                        {.tokens = tokens,
-                         .temperature = temperature,
-                         .top_k = top_k,
-                         .top_p = top_p,
-                         .seed = seed,
-                         .when_full = nn::WhenFull::slide});
+    nn::Generation text(job.model.reader(), ids.data<std::int32_t>(), options());
     print(prompt);
     text::Utf8Stream out;
     for (const std::int32_t id : text) print(out.put(words.piece(id)));

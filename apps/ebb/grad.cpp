@@ -1,17 +1,21 @@
 #include <fmt/format.h>
 
+#include "apps/ebb/asked_budget.hpp"
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
 #include "ebb/base/budget.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/exec/input_gradients.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/ops/slice.hpp"
 
 namespace ebb::app {
 namespace {
+
+constexpr std::uint64_t kFiles = (128_KiB).bytes;  // headers, and what writing collects
 
 struct Grad {
   std::string directory, data, out, memory;
@@ -31,24 +35,38 @@ struct Grad {
                             to_string(facts.example)));
   }
 
+  // One row, with what files are read and written by: compile() says what would do, to the byte.
+  static void refuse_too_little(const RowFunction& fn, const Spec& all, AskedBudget& budget) {
+    const Spec one = all.with_axis(0, 1);
+    auto [row, room] = budget.reading(
+        [&] {
+          return std::pair(Tensor::zeros(one.shape, one.dtype),
+                           std::make_unique<memory::Room>(3 * one.bytes() + kFiles));
+        },
+        AskedBudget::Counts::no);
+    input_gradients(fn, row, {.memory = {}, .rows = 1});
+  }
+
   void run() const {
     if (!out.ends_with(".npy"))
-      throw Error(
-          fmt::format("grad: --out is \"{}\", expected a name that ends in .npy", out));
-    train::Job job = open_run(directory, "none");
+      throw Error(fmt::format("grad: --out is \"{}\", expected a name that ends in .npy", out));
+    AskedBudget budget(memory);
+    train::Job job = open_run(budget, directory, "none");
     const train::DataFacts& facts = job.reading.facts;
-    check(facts, NpyReader(data).spec());
+    const Spec all =
+        budget.reading([&] { return NpyReader(data).spec(); }, AskedBudget::Counts::no);
+    check(facts, all);
     if (facts.classes > 0 && output >= facts.classes)
       throw Error(fmt::format("grad: --output is {}, the model has outputs 0 to {}", output,
                               facts.classes - 1));
-    const std::optional<Budget> budget = budget_of(memory);
     const nn::Evaluation quiet;
     const RowFunction fn = [&](const Tensor& x) {
       const Tensor y = job.model.forward(Batch{{facts.input, x}});
       return output < 0 ? y : slice(y, -1, output, output + 1);
     };
+    if (budget.bytes()) refuse_too_little(fn, all, budget);
     // As many rows at once as the budget has room for.
-    for (std::int64_t rows = budget ? 4096 : 0;; rows /= 2) {
+    for (std::int64_t rows = budget.bytes() ? 4096 : 0;; rows /= 2) {
       try {
         input_gradients(fn, data, out, {.memory = {}, .rows = rows});
         break;

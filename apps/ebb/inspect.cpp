@@ -17,7 +17,10 @@
 #include "ebb/io/array/idx.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/io/array/safetensors.hpp"
+#include "ebb/optim/save.hpp"
+#include "ebb/train/build/run_data.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"
+#include "ebb/train/config/names.hpp"
 #include "ebb/train/run/run_directory.hpp"
 
 namespace ebb::app {
@@ -38,6 +41,7 @@ Json of_safetensors(const std::string& path, bool digest) {
   Json all = {{"kind", "safetensors"}, {"path", path}, {"tensors", Json::array()}};
   for (const StoredTensor& t : front.tensors) all["tensors"].push_back(tensor(t.name, t.spec));
   for (const auto& [key, value] : front.metadata) all["metadata"][key] = value;
+  if (optim::verify_saved(path)) all["checksums"] = "verified";
   if (!digest) return all;
   std::vector<const StoredTensor*> sorted;
   for (const StoredTensor& t : front.tensors) sorted.push_back(&t);
@@ -53,6 +57,20 @@ Json of_safetensors(const std::string& path, bool digest) {
       sum.add(part);
     }
   all["sha256"] = sum.hex();
+  return all;
+}
+
+// With what is beside the weights: how its data is read.
+Json of_model(const std::string& folder, bool digest) {
+  Json all = of_safetensors(folder + "/" + train::kModelName, digest);
+  const std::string reading = folder + "/reading.json";
+  if (!file_exists(reading)) return all;
+  const train::DataFacts facts = train::parse_reading(read_file(reading, 64_MiB), reading).facts;
+  all["reads"] = {{"task", train::name_of(facts.task)},
+                  {"input", facts.input},
+                  {"example", to_string(facts.example)}};
+  if (facts.classes > 0) all["reads"]["classes"] = facts.classes;
+  if (facts.vocabulary > 0) all["reads"]["vocabulary"] = facts.vocabulary;
   return all;
 }
 
@@ -115,8 +133,7 @@ Json of_one(const char* kind, const std::string& path, const Spec& spec) {
 Json inspected(const std::string& path, bool digest) {
   if (train::RunDirectory::is_run(path)) return of_run(path, digest);
   if (file_exists(path + "/" + train::kManifestName)) return of_checkpoint(path, digest);
-  if (file_exists(path + "/" + train::kModelName))
-    return of_safetensors(path + "/" + train::kModelName, digest);
+  if (file_exists(path + "/" + train::kModelName)) return of_model(path, digest);
   if (path.ends_with(".safetensors")) return of_safetensors(path, digest);
   if (path.ends_with(".npz")) return of_npz(path);
   if (path.ends_with(".npy")) return of_one("npy", path, NpyReader(path).spec());
@@ -144,6 +161,15 @@ std::string text_of_tensors(const Json& all) {
   }
   text += fmt::format("  {} tensor{}, {}\n", all["tensors"].size(),
                       all["tensors"].size() == 1 ? "" : "s", to_string(ByteSize{bytes}));
+  if (all.contains("reads")) {
+    const Json& r = all["reads"];
+    text += fmt::format("  reads {} for {}", r["example"].get<std::string>(),
+                        r["task"].get<std::string>());
+    for (const char* count : {"classes", "vocabulary"})
+      if (r.contains(count)) text += fmt::format(", {} {}", count, r[count].get<std::int64_t>());
+    text += "\n";
+  }
+  if (all.contains("checksums") && !all.contains("step")) text += "  its checksum is right\n";
   if (all.contains("metadata"))
     for (const auto& [key, value] : all["metadata"].items()) {
       const auto said = value.get<std::string>();

@@ -74,8 +74,10 @@ int run(int count, char** arguments) {
   } catch (const Exit& e) {
     return e.code;
   } catch (const BudgetTooSmall& e) {
-    return complain(
-        cut(e.what(), "; ways to fit") + "; ebb plan shows what each way of fitting costs", 3);
+    const bool trains = app.got_subcommand("train") || app.got_subcommand("resume");
+    return complain(cut(e.what(), "; ways to fit") +
+                        (trains ? "; ebb plan shows what each way of fitting costs" : ""),
+                    3);
   } catch (const OutOfMemory& e) {  // what would help a program's author is left out
     return complain(cut(e.what(), "; smaller batches") + "; more --memory would help", 3);
   } catch (const Error& e) {

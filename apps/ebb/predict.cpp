@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "apps/ebb/asked_budget.hpp"
 #include "apps/ebb/asked_rows.hpp"
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
@@ -84,18 +85,22 @@ struct Predict {
     if (!csv && !out.ends_with(".npy"))
       throw Error(
           fmt::format("predict: --out is \"{}\", expected a name that ends in .csv or .npy", out));
-    train::Job job = open_run(directory, memory.empty() ? "none" : memory);
+    AskedBudget budget(memory);
+    train::Job job = open_run(budget, directory, memory.empty() ? "none" : memory);
     const train::Reading& reading = job.reading;
     if (reading.facts.task == train::Task::language_model)
       throw Error(fmt::format(
           "{}: a language model continues texts: ebb generate; predict is for classes and numbers",
           directory));
-    const AskedRows rows = asked_rows(job, data);
+    const AskedRows rows = budget.reading([&] { return asked_rows(job, data); });
     const nn::Evaluation quiet;
-    auto predict = compile(rows.spec, train::compile_options(job.config), [&](const Batch& b) {
+    const auto outputs = [&](const Batch& b) {
       const Tensor y = job.model.forward(b);
       return reading.facts.classes > 0 ? softmax(y) : y;
-    });
+    };
+    auto predict = budget.compiling(
+        train::compile_options(job.config),
+        [&](const CompileOptions& options) { return compile(rows.spec, options, outputs); });
     std::optional<NpyWriter> npy;
     std::optional<CsvOutput> text;
     if (csv) text.emplace(out, reading, rows.named);

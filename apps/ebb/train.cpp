@@ -18,16 +18,31 @@
 namespace ebb::app {
 namespace {
 
+std::string held_out(const train::Outcome& out) {
+  const auto& e = out.best ? out.best : out.last;
+  if (!e || e->figures.empty()) return "";
+  std::string text = "; held out:";
+  for (const train::Figure& f : e->figures) text += fmt::format("  {} {:.4g}", f.name, f.value);
+  return text;
+}
+
 std::string summary(const train::Outcome& out) {
-  std::string figures;
-  if (const auto& e = out.best ? out.best : out.last)
-    for (const train::Figure& f : e->figures)
-      figures += fmt::format("  {} {:.4g}", f.name, f.value);
-  return fmt::format("step {}, loss {:.4g}, {}{}{}\nmemory: forecast {}, measured peak {}{}\n",
-                     out.step, out.loss, readable_time(out.seconds),
-                     figures.empty() ? "" : "; held out:", figures,
+  return fmt::format("step {}, loss {:.4g}, {}{}\nmemory: forecast {}, measured peak {}{}\n",
+                     out.step, out.loss, readable_time(out.seconds), held_out(out),
                      to_string(ByteSize{out.forecast}), to_string(ByteSize{out.peak}),
                      Budget::now() ? ", budget " + to_string(ByteSize{Budget::now()}) : "");
+}
+
+// Of a run that was over before this process came.
+std::string nothing_to_do(const std::string& directory, const train::Job& job,
+                          const train::Outcome& out) {
+  const bool finished = out.why == train::Outcome::Why::finished;
+  const char* key = !finished                    ? "train.patience"
+                    : job.config.train.steps > 0 ? "train.steps"
+                                                 : "train.epochs";
+  return fmt::format(
+      "{}: {} at step {}, loss {:.4g}{}\nnothing is left to do; a larger {} (--set) goes on\n",
+      directory, finished ? "finished" : "stopped early", out.step, out.loss, held_out(out), key);
 }
 
 // Whatever fails from the first step on is no mistake in what was asked for.
@@ -35,24 +50,30 @@ train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
                          const std::string& directory) {
   bool stepped = false;
   trainer.on_step = [&](std::int64_t, double) { stepped = true; };
+  const auto failed = [&](const Error& e) {
+    const std::string_view what = e.what();
+    return Exit{complain(
+        fmt::format("{}; ebb resume {} {}", what.substr(0, what.find('\n')), directory,
+                    train::RunDirectory::has_saved_nothing(directory)
+                        ? "--set KEY=VALUE begins it again, as does ebb train --out with that name"
+                        : "goes on from there"),
+        1)};
+  };
   try {
     return trainer.run(stop);
   } catch (const OutOfMemory&) {
     throw;
+  } catch (const train::NotFinite& e) {
+    throw failed(e);
   } catch (const Error& e) {
     if (!stepped) throw;
-    const std::string_view what = e.what();
-    const bool saved =
-        !train::Checkpoints(train::RunDirectory::open(directory).checkpoints()).list().empty();
-    throw Exit{complain(
-        fmt::format("{}{}", what.substr(0, what.find('\n')),
-                    saved ? fmt::format("; ebb resume {} goes on from there", directory) : ""),
-        1)};
+    throw failed(e);
   }
 }
 
 void train_in(train::Job& job, train::Trainer& trainer, const train::StopSignal& stop,
               const std::string& directory) {
+  const bool over = trainer.take_up().over.has_value();
   const train::Outcome out = run_steps(trainer, stop, directory);
   const train::RunDirectory run = train::RunDirectory::open(directory);
   const train::Checkpoints checkpoints(run.checkpoints());
@@ -64,7 +85,7 @@ void train_in(train::Job& job, train::Trainer& trainer, const train::StopSignal&
                                     e.what(), directory),
                         1)};
   }
-  say(summary(out));
+  say(over ? nothing_to_do(directory, job, out) : summary(out));
   say(fmt::format("model: {}\n", run.model()));
   if (out.why == train::Outcome::Why::signal)
     throw Exit{
@@ -83,6 +104,7 @@ struct Train {
       directory = train::RunDirectory::next_free(usual_run(flags.config));
     else
       train::RunDirectory::check_free(directory);
+    const bool again = train::RunDirectory::is_run(directory);
     std::optional<train::Job> job;
     std::unique_ptr<train::Trainer> trainer;
     {
@@ -93,12 +115,15 @@ struct Train {
       say(to_string(trainer->plan()));
     }
     const train::StopSignal stop;  // from here on all that was begun is written
-    const train::RunDirectory made = train::RunDirectory::create(directory, train::to_toml(config));
+    const std::string text = train::to_toml(config);
+    if (again) say(fmt::format("{}: the run there has saved nothing; it begins anew\n", directory));
+    again ? train::RunDirectory::begin_anew(directory, text)
+          : train::RunDirectory::create(directory, text);
     try {
       train_in(*job, *trainer, stop, directory);
     } catch (const Error&) {  // no step was taken: the name is free for another try
-      if (train::Checkpoints(made.checkpoints()).list().empty())
-        std::filesystem::remove_all(made.path());
+      if (!again && train::RunDirectory::has_saved_nothing(directory))
+        std::filesystem::remove_all(directory);
       throw;
     }
   }
@@ -118,9 +143,15 @@ struct Resume {
       const Interrupted before("before it went on; the run is as it was");
       job.emplace(train::load_config(run.config(), all));
       trainer = job->trainer(directory, !quiet());
-      say(to_string(trainer->plan()));
+      trainer->plan();
     }
     const train::StopSignal stop;
+    const train::Standing now = trainer->take_up();
+    if (!now.saved)
+      say(fmt::format("{}: nothing was saved there; it begins at step 0\n", directory));
+    if (!now.over) say(to_string(trainer->plan()));
+    // It was not refused: who goes on later goes on with it.
+    if (!all.empty()) write_file(run.config(), train::to_toml(job->config));
     train_in(*job, *trainer, stop, directory);
   }
 };
@@ -150,7 +181,8 @@ void add_train(CLI::App& app) {
   CLI::App* r = app.add_subcommand("resume",
                                    "go on from a run's last checkpoint, to the bit\n\n"
                                    "The budget and the number of threads may be others; model, "
-                                   "data and way of training are the run's own.");
+                                   "data and way of training are the run's own. What is said here "
+                                   "is kept in the run's config.toml.");
   r->group(group::kTrain);
   r->footer(
       "ebb resume runs/train\n"

@@ -5,16 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
+#include "apps/ebb/verify_gradient.hpp"
 #include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
@@ -28,41 +26,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kCommand[] = "verify-run";
-constexpr std::size_t kPiece = 1 << 16;
-
-// f(bytes of a piece, spec) over all weights, wherever they are.
-template <class F>
-void each_piece(train::Model& model, F&& f) {
-  std::array<std::byte, kPiece> piece;
-  for (const Variable& v : variables(model)) {
-    const std::uint64_t bytes = v.spec().bytes();
-    for (std::uint64_t at = 0; at < bytes; at += kPiece) {
-      const std::span part(piece.data(), std::min<std::uint64_t>(kPiece, bytes - at));
-      v.read(part, at);
-      f(std::span<const std::byte>(part), v.spec());
-    }
-  }
-}
-
-// The largest difference of a weight, by the largest weight.
-double difference(train::Model& model, const std::string& path) {
-  File file = File::open(path);
-  std::array<std::byte, kPiece> other;
-  double apart = 0, largest = 0;
-  each_piece(model, [&](std::span<const std::byte> part, const Spec& spec) {
-    const std::span theirs(other.data(), part.size());
-    file.read(theirs);
-    if (spec.dtype != DType::f32) return;
-    for (std::size_t i = 0; i + 4 <= part.size(); i += 4) {
-      float a, b;
-      std::memcpy(&a, part.data() + i, 4);
-      std::memcpy(&b, theirs.data() + i, 4);
-      apart = std::max(apart, std::abs(static_cast<double>(a) - b));
-      largest = std::max(largest, std::abs(static_cast<double>(b)));
-    }
-  });
-  return largest > 0 ? apart / largest : apart;
-}
 
 Json of_plan(const plan::Plan& plan) {
   Json points = Json::array();
@@ -78,7 +41,9 @@ struct VerifyRun {
   VerifyTask task;
 
   void run() const {
-    train::Job job(train::load_config(task.config, task.set));
+    train::Config config = train::load_config(task.config, task.set);
+    if (task.gradient) config = keeping_gradient(std::move(config));
+    train::Job job(std::move(config));
     job.data->validation.reset();  // figures of held-out rows are no part of what is compared
     const auto trainer = job.trainer(task.directory, false);
     Json answer = of_plan(trainer->plan());
@@ -92,24 +57,26 @@ struct VerifyRun {
   }
 
   void train_now(train::Job& job, train::Trainer& trainer, Json& answer) const {
-    if (task.stop_after > 0)
+    if (task.stop_after > 0 || task.gradient)  // of 16-bit weights the first steps may not be taken
       trainer.on_step = [this](std::int64_t step, double) {
-        if (step == task.stop_after) std::raise(SIGTERM);  // as one would be stopped
+        if (step == task.stop_after || task.gradient)
+          std::raise(SIGTERM);  // as one would be stopped
       };
     const train::Outcome out = trainer.run();
+    const std::vector<Variable> values = task.gradient ? kept_gradient(job) : variables(job.model);
+    spoil(values, task.spoil);
     Sha256 sum;
-    std::optional<File> file;
-    if (!task.weights_to.empty()) file = File::create(task.weights_to);
-    each_piece(job.model, [&](std::span<const std::byte> part, const Spec&) {
+    each_piece(values, [&](std::span<const std::byte> part, std::size_t, const Variable&) {
       sum.add(part);
-      if (file) file->write(part);
     });
+    if (!task.values_to.empty()) write_values(values, task.values_to);
     answer["digest"] = sum.hex();
     answer["steps"] = out.step;
     answer["seconds"] = out.seconds;
     answer["peak"] = process::peak_resident();
     answer["budget"] = Budget::now();
-    if (!task.compare_with.empty()) answer["difference"] = difference(job.model, task.compare_with);
+    answer["bound"] = bound_of_difference(job.config);
+    if (!task.compare_with.empty()) answer["difference"] = difference(values, task.compare_with);
   }
 };
 
@@ -118,9 +85,11 @@ std::vector<std::string> arguments_of(const VerifyTask& t) {
   for (const std::string& s : t.set) all.insert(all.end(), {"--set", s});
   if (!t.directory.empty()) all.insert(all.end(), {"--out", t.directory});
   if (t.stop_after > 0) all.insert(all.end(), {"--stop-after", std::to_string(t.stop_after)});
-  if (!t.weights_to.empty()) all.insert(all.end(), {"--weights-to", t.weights_to});
+  if (!t.values_to.empty()) all.insert(all.end(), {"--values-to", t.values_to});
   if (!t.compare_with.empty()) all.insert(all.end(), {"--compare-with", t.compare_with});
   if (t.plan_only) all.emplace_back("--plan-only");
+  if (t.gradient) all.emplace_back("--gradient");
+  if (t.spoil != 0) all.insert(all.end(), {"--spoil", fmt::format("{}", t.spoil)});
   return all;
 }
 
@@ -221,6 +190,7 @@ VerifyAnswer run_apart(const VerifyTask& task) {
   a.seconds = j.value("seconds", 0.0);
   a.step_seconds = j.value("step_seconds", 0.0);
   a.difference = j.value("difference", 0.0);
+  a.bound = j.value("bound", 0.0);
   a.how = j.value("how", "");
   a.label = j.value("label", "");
   a.split = j.value("split", false);
@@ -236,9 +206,11 @@ void add_verify_run(CLI::App& app) {
   c->add_option("--set", run->task.set)->allow_extra_args(false);
   c->add_option("--out", run->task.directory);
   c->add_option("--stop-after", run->task.stop_after);
-  c->add_option("--weights-to", run->task.weights_to);
+  c->add_option("--values-to", run->task.values_to);
   c->add_option("--compare-with", run->task.compare_with);
   c->add_flag("--plan-only", run->task.plan_only);
+  c->add_flag("--gradient", run->task.gradient);
+  c->add_option("--spoil", run->task.spoil);
   c->callback([run] { run->run(); });
 }
 

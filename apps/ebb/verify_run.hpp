@@ -18,7 +18,9 @@ struct VerifyTask {
   std::string directory = {};   // of a run that is stopped or taken up
   std::int64_t stop_after = 0;  // steps; 0: it goes to its end
   bool plan_only = false;
-  std::string weights_to = {};    // a file for the weights
+  bool gradient = false;          // of one step, in place of weights after all of them
+  double spoil = 0;               // for tests: the result is wrong by this share
+  std::string values_to = {};     // a file for the weights, or the gradient
   std::string compare_with = {};  // such a file
 };
 
@@ -27,11 +29,12 @@ struct VerifyAnswer {
   bool ran = false;
   std::string refusal = {};  // one line, where it did not run
   int code = 0;              // of the process
-  std::string digest = {};   // SHA-256 of all weights
+  std::string digest = {};   // SHA-256 of all weights, or of the gradient
   std::int64_t steps = 0, weights = 0, batch = 0, threads = 0;
   std::uint64_t budget = 0, peak = 0, minimum = 0, unlimited = 0;
-  double seconds = 0, step_seconds = 0, difference = 0;  // difference: largest, relative
-  std::string how = {}, label = {};                      // of the plan
+  double seconds = 0, step_seconds = 0;
+  double difference = 0, bound = 0;  // verify_gradient.hpp
+  std::string how = {}, label = {};  // of the plan
   bool split = false;
   // Budgets and seconds a step of the frontier; of plans with the same bits.
   std::vector<std::pair<std::uint64_t, double>> frontier = {};

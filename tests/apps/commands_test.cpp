@@ -109,7 +109,9 @@ TEST_F(Commands, aRunIsTrainedResumedEvaluatedInspected) {
   const Json run = Json::parse(ebb({"inspect", "runs/c", "--json", "--digest"}).out);
   EXPECT_EQ(run["best"]["checksums"], "verified");
   EXPECT_EQ(run["best"]["model"]["sha256"].get<std::string>().size(), 64u);
-  EXPECT_HAS(ebb({"inspect", "runs/c/model"}).out, "layers.0.weight");
+  const Ran model = ebb({"inspect", "runs/c/model"});
+  for (const char* part : {"layers.0.weight", "its checksum is right", "step: ", "classes 10"})
+    EXPECT_HAS(model.out, part);
   EXPECT_HAS(ebb({"inspect", "runs/c/plan.json"}).out, "smallest budget");
 }
 
@@ -280,6 +282,11 @@ TEST_F(Commands, verifyProvesThePromises) {
   EXPECT_EQ(verdicts,
             "fits same bits\nbudget same bits\nsplit same gradient\nthreads same bits\nresume same "
             "bits\n");
+  const Json& split = all["promises"][2];
+  EXPECT_GT(split["difference"], 0);
+  EXPECT_LT(split["difference"], split["bound"].get<double>() / 20)
+      << "rounding, and far from the bound";
+  EXPECT_HAS(split["why"].get<std::string>(), "the bound is 1e-04");
   EXPECT_EQ(files(), (std::vector<std::string>{"c.toml", "t.txt"}));
   put("m.toml", small_config());
   const Ran plain = ebb({"verify", "m.toml", "--steps", "3"});
@@ -290,6 +297,17 @@ TEST_F(Commands, verifyProvesThePromises) {
   expect_line(ebb({"verify", "m.toml", "--memory", "1MiB"}), 3, "the budget of 1 MiB is too small");
   const Ran roomy = ebb({"verify", "m.toml", "--memory", "64MiB", "--steps", "2"});
   EXPECT_HAS(roomy.out, "in a budget of 64 MiB");
+}
+
+// As if one of a thousand examples were lost.
+TEST_F(Commands, verifyFailsWhereASplitGivesAWrongGradient) {
+  put("t.txt", tale());
+  put("c.toml", kText);
+  const Ran ran = ebb({"verify", "c.toml", "--steps", "2", "--spoil", "0.001"});
+  expect_line(ran, 1, "a promise does not hold");
+  EXPECT_HAS(ran.out, "split = whole              FAILS");
+  EXPECT_HAS(ran.out, "1.0e-03, where rounding is 1e-04");
+  EXPECT_HAS(ran.out, "NOT every promise holds");
 }
 
 TEST_F(Commands, doctorTellsWhatThereIs) {
@@ -304,6 +322,20 @@ TEST_F(Commands, doctorTellsWhatThereIs) {
   EXPECT_NE(std::find(built.begin(), built.end(), all["cpu"]["simd"]), built.end());
   const Ran limited = shell("ulimit -v 8000000; $EBB doctor");
   EXPECT_HAS(limited.out, "ulimit -v is 7.63 GiB");
+  // The safe budget is one: it does not meet the limit, whatever is planned in it.
+  put("c.toml", small_config());
+  for (const char* limit : {"-v 300000", "-d 120000"}) {
+    const std::string set = std::string("ulimit ") + limit + "; ";
+    const Json there = Json::parse(shell(set + "$EBB doctor --json").out)["memory"];
+    EXPECT_HAS(there["source"].get<std::string>(), std::string("ulimit ") + limit[0] + limit[1]);
+    const std::uint64_t safe = there["safe_budget"];
+    EXPECT_LT(safe, std::stoull(limit + 3) << 10);
+    EXPECT_GT(safe, 8u << 20);
+    const Ran trained =
+        shell(set + "$EBB train c.toml --memory " + std::to_string(safe) + " --out limited -q");
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    std::filesystem::remove_all(path("limited"));
+  }
   EXPECT_HAS(shell("taskset -c 0 $EBB doctor").out, "1; 1 of ");
 }
 

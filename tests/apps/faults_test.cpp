@@ -63,13 +63,12 @@ TEST_F(RunFaults, numbersThatAreNoneEndItAndAreNotSaved) {
 TEST_F(RunFaults, dataThatHoldsNoNumberIsNamed) {
   put_data(NAN);
   put("c.toml", array_config("x.npy", "target_path = \"y.npy\"\nvalidation_fraction = 0\n"));
-  const auto before = contents();
   const Ran ran = ebb({"train", "c.toml", "--out", "o", "-q", "--set", "train.batch=64", "--set",
                        "train.bad_steps=1"});
-  expect_line(ran, 2, "step 1: the loss or its gradient was NaN or infinite 1 time in a row");
+  expect_line(ran, 1, "step 1: the loss or its gradient was NaN or infinite 1 time in a row");
   EXPECT_HAS(ran.err, "the first: column \"x\" of the batch holds nan at [");
   EXPECT_HAS(ran.err, "nothing was saved before");
-  EXPECT_EQ(contents(), before);
+  EXPECT_HAS(ran.err, "begins it again");
 }
 
 TEST_F(RunFaults, whatHasChangedIsRefusedByName) {

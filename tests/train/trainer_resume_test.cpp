@@ -112,8 +112,14 @@ TEST(TrainerResume, AnEndedRunIsLeftAsItIs) {
   EXPECT_EQ(test::weights_after(config_of(c), folder / "run"), whole);
   EXPECT_EQ(test::content(folder / "run/metrics.jsonl"), metrics);
   Job job(config_of(c));
-  const Outcome again = job.trainer(folder / "run", false)->run();
+  const auto trainer = job.trainer(folder / "run", false);
+  const Standing now = trainer->take_up();
+  EXPECT_TRUE(now.saved);
+  EXPECT_LT(now.step, now.steps);
+  EXPECT_EQ(now.over, Outcome::Why::stopped_early);
+  const Outcome again = trainer->run();
   EXPECT_EQ(again.why, Outcome::Why::stopped_early);
+  EXPECT_GT(again.loss, 0) << "as it was";
   ASSERT_TRUE(again.best && again.last);
   EXPECT_EQ(again.last->figures.size(), 2u);
 }

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -189,6 +190,28 @@ Available available_in(const std::string& cgroup_text, const std::string& root, 
   return best;
 }
 
-Available available() { return available_in(text_of("/proc/self/cgroup"), "", resident()); }
+namespace {
+
+// What the shell's limits (ulimit) leave: they count what is mapped, in memory or not.
+void limit_by(Available& best, __rlimit_resource_t which, const char* name, std::uint64_t mapped,
+              std::uint64_t own) {
+  rlimit limit{};
+  if (getrlimit(which, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  const std::uint64_t beside = mapped > own ? mapped - own : 0;
+  const std::uint64_t left = limit.rlim_cur > beside ? limit.rlim_cur - beside : 0;
+  if (left < best.bytes)
+    best = {left, fmt::format("{} is {}, of which {} is mapped and not in memory", name,
+                              to_string(ByteSize{limit.rlim_cur}), to_string(ByteSize{beside}))};
+}
+
+}  // namespace
+
+Available available() {
+  const std::uint64_t own = resident();
+  Available best = available_in(text_of("/proc/self/cgroup"), "", own);
+  limit_by(best, RLIMIT_AS, "ulimit -v", from_status("\nVmSize:"), own);
+  limit_by(best, RLIMIT_DATA, "ulimit -d", from_status("\nVmData:"), own - std::min(own, mapped()));
+  return best;
+}
 
 }  // namespace ebb::process

@@ -15,9 +15,9 @@ bool reset_peak();              // the peak is counted from here on; false where
 // library.
 std::uint64_t footprint();
 
-// How much this process may hold in all, what it holds already included, and who says so: the limit
-// of its control group (v1 or v2) or of one above it, less what others in that group use and cannot
-// give back at once, or the machine's free memory, whichever is least.
+// How much this process may hold in all, what it holds already included, and who says so, whichever is least: the
+// limit of its control group (v1 or v2) or of one above it, less what others in that group use and cannot give
+// back at once; the shell's limits (ulimit -v, -d), less what is mapped and not in memory; free memory.
 struct Available {
   std::uint64_t bytes = 0;
   std::string source;

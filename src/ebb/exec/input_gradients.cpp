@@ -7,6 +7,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/base/promises.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_specs.hpp"
 #include "ebb/io/array/npy.hpp"
@@ -42,7 +43,11 @@ class Chunks {
       const Spec spec = x.with_axis(0, rows);
       return trace::trace(fn_, std::span(&spec, 1), trace::MicroBatch::last);
     };
-    const plan::SplitAnswer rows = plan::can_split(traced(2), 2, traced(3), 3);
+    const auto split = [&] {
+      const memory::Unguarded plans;  // symbols, which are gone again
+      return plan::can_split(traced(2), 2, traced(3), 3);
+    };
+    const plan::SplitAnswer rows = split();
     if (!rows.possible || rows.result_per_example != std::vector<bool>{true})
       throw Error(fmt::format("input_gradients: {}; rows have to be independent",
                               rows.reason.empty() ? "the result has no rows" : rows.reason));

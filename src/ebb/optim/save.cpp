@@ -48,9 +48,34 @@ class Sum {
   std::uint64_t sum_ = 0;
 };
 
-std::string front_of(const std::vector<NamedVariable>& all) {
+bool is_ours(const Safetensors& found) {
+  const auto format = found.metadata.find("format");
+  return format != found.metadata.end() && format->second == kFormat;
+}
+
+void check(const std::string& path, const Safetensors& found, const Sum& now) {
+  const auto sum = found.metadata.find(kChecksum);
+  if (sum != found.metadata.end() && sum->second == now.digits()) return;
+  refuse(path, fmt::format("its bytes sum up to {}, where it says {}; the file is damaged",
+                           now.digits(), sum == found.metadata.end() ? "nothing" : sum->second));
+}
+
+// To the last byte, through the chunk.
+void verify(File& file, const Safetensors& found, const std::string& front,
+            std::span<std::byte> chunk) {
+  Sum now(front);
+  read_tensors(
+      file, found, chunk, [](std::size_t) { return true; },
+      [&](std::size_t, auto part) { now.add(part); });
+  check(file.path(), found, now);
+}
+
+std::string front_of(std::span<const NamedVariable> all,
+                     const std::map<std::string, std::string>& metadata) {
   Safetensors layout = layout_of(all);
-  layout.metadata = {{"format", kFormat}, {kChecksum, kNoDigits}};
+  layout.metadata = metadata;
+  layout.metadata["format"] = kFormat;
+  layout.metadata[kChecksum] = kNoDigits;
   return safetensors_front(layout);
 }
 
@@ -73,11 +98,10 @@ void load_into(const std::string& path, Parts parts, bool all) {
   const memory::Borrowing between_steps;
   if (all) wanted.push_back(random_draws());
   // What a compiled program sets aside for its plans is far more than names and shapes of its variables.
-  const std::uint64_t known = front_of(wanted).size();
+  const std::uint64_t known = front_of(wanted, {}).size();
   std::string front;
   const Safetensors found = read_safetensors_front(file, &front, known);
-  const auto format = found.metadata.find("format"), sum = found.metadata.find(kChecksum);
-  const bool ours = format != found.metadata.end() && format->second == kFormat;
+  const bool ours = is_ours(found);
   if (all && !ours)
     refuse(path, "it was not written by save(); take tensors of other files with load_only");
 
@@ -85,19 +109,7 @@ void load_into(const std::string& path, Parts parts, bool all) {
   if (all) refuse_more(path, found, takes);
   const memory::Buffer buffer = chunk_for(wanted, "load");
   const std::span<std::byte> chunk(buffer.data(), buffer.size());
-  const auto check = [&](const Sum& now) {
-    if (ours && (sum == found.metadata.end() || sum->second != now.digits()))
-      refuse(path,
-             fmt::format("its bytes sum up to {}, where it says {}; the file is damaged",
-                         now.digits(), sum == found.metadata.end() ? "nothing" : sum->second));
-  };
-  if (ours) {
-    Sum now(front);
-    read_tensors(
-        file, found, chunk, [](std::size_t) { return true; },
-        [&](std::size_t, auto part) { now.add(part); });
-    check(now);
-  }
+  if (ours) verify(file, found, front, chunk);
   std::vector<Variable> variables;
   for (const NamedVariable& n : wanted) variables.push_back(n.variable);
   Rewrite rewrite(std::move(variables));
@@ -111,19 +123,14 @@ void load_into(const std::string& path, Parts parts, bool all) {
         rewrite.write(takes[i], part, written[takes[i]]);
         written[takes[i]] += part.size();
       });
-  check(now);
+  if (ours) check(path, found, now);
   rewrite.commit();
   if (all) random::restore(draws_in(wanted.back().variable));
 }
 
-}  // namespace
-
-void save_parts(const std::string& path, Parts parts) {
-  refuse_in_trace("save");
-  std::vector<NamedVariable> all = named(parts);
-  const memory::Borrowing between_steps;
-  all.push_back(random_draws());
-  const std::string front = front_of(all);
+void write_saved(const std::string& path, std::span<const NamedVariable> all,
+                 const std::map<std::string, std::string>& metadata) {
+  const std::string front = front_of(all, metadata);
 
   const memory::Buffer buffer = chunk_for(all, "save");
   Sum sum(front);
@@ -134,6 +141,36 @@ void save_parts(const std::string& path, Parts parts) {
   const std::string digits = sum.digits();
   out.file().write_at(digits_at(front), std::as_bytes(std::span(digits)));
   out.commit();
+}
+
+}  // namespace
+
+void save_parts(const std::string& path, Parts parts) {
+  refuse_in_trace("save");
+  std::vector<NamedVariable> all = named(parts);
+  const memory::Borrowing between_steps;
+  all.push_back(random_draws());
+  write_saved(path, all, {});
+}
+
+void save_parts_only(const std::string& path, Parts parts,
+                     const std::map<std::string, std::string>& metadata) {
+  refuse_in_trace("save");
+  const memory::Borrowing between_steps;
+  write_saved(path, named(parts), metadata);
+}
+
+bool verify_saved(const std::string& path) {
+  File file = File::open(path);
+  std::string front;
+  const Safetensors found = read_safetensors_front(file, &front);
+  if (!is_ours(found)) return false;
+  std::size_t largest = 1;
+  for (const StoredTensor& t : found.tensors) largest = std::max(largest, t.spec.bytes());
+  const memory::Borrowing between_steps;
+  const memory::Buffer buffer = chunk_for(largest, "verify");
+  verify(file, found, front, {buffer.data(), buffer.size()});
+  return true;
 }
 
 void load_parts(const std::string& path, Parts parts) { load_into(path, parts, true); }

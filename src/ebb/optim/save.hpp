@@ -19,6 +19,7 @@
 #pragma once
 
 #include <concepts>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,8 +32,13 @@ namespace optim {
 
 using Parts = std::span<const std::vector<Variable>>;
 void save_parts(const std::string& path, Parts parts);
+void save_parts_only(const std::string& path, Parts parts,
+                     const std::map<std::string, std::string>& metadata);
 void load_parts(const std::string& path, Parts parts);
 void load_parts_only(const std::string& path, Parts parts);
+// Reads all of a file and throws the FileError that load() would, where it is damaged. False: it has no checksum
+// that save() has made.
+bool verify_saved(const std::string& path);
 
 template <class Part>
 std::vector<Variable> part_of(Part& part) {
@@ -51,6 +57,15 @@ template <class... Parts>
 void save(const std::string& path, Parts&&... parts) {
   const std::vector<Variable> all[] = {optim::part_of(parts)...};
   optim::save_parts(path, all);
+}
+
+// A model for others: its variables, no random draws; `metadata` is what else the file says of itself. load_only
+// takes it.
+template <class Part>
+void save_only(const std::string& path, Part&& part,
+               const std::map<std::string, std::string>& metadata = {}) {
+  const std::vector<Variable> all[] = {optim::part_of(part)};
+  optim::save_parts_only(path, all, metadata);
 }
 
 // The parts that were saved, all of them and no others, with the same names, dtypes and shapes.

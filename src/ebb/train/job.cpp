@@ -5,25 +5,17 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
 #include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
 #include "ebb/base/pool.hpp"
-#include "ebb/base/promises.hpp"
 #include "ebb/base/round.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/compile_options.hpp"
 #include "ebb/ops/random.hpp"
-#include "ebb/text/vocabulary_file.hpp"
 #include "ebb/train/build/fingerprint.hpp"
-#include "ebb/train/checkpoint/manifest.hpp"
-#include "ebb/train/run/run_directory.hpp"
 #include "ebb/train/sample_text.hpp"
 
 namespace ebb::train {
 namespace {
-
-constexpr char kConfig[] = "config", kReading[] = "reading";
 
 // Threads and seed, before anything is drawn.
 Config prepared(Config config) {
@@ -103,19 +95,6 @@ void add_content(const std::string& key, const std::vector<std::string>& paths,
                          : fmt::format("the content of {}[{}]", key, i)] = fingerprint(paths[i]);
 }
 
-void copy_file(const std::string& from, const std::string& to) {
-  File in = File::open(from);
-  const memory::Borrowing between_steps;
-  const memory::Buffer chunk = memory::up_to(1 << 20, 1 << 12, "copy", Category::workspace);
-  AtomicFile out(to);
-  for (;;) {
-    const std::size_t some = in.read_some({chunk.data(), chunk.size()});
-    if (some == 0) break;
-    out.file().write(std::span<const std::byte>(chunk.data(), some));
-  }
-  out.commit();
-}
-
 }  // namespace
 
 Job::Job(Config given, Reading read)
@@ -186,7 +165,7 @@ std::map<std::string, std::string> Job::same() const {
 }
 
 std::map<std::string, std::string> Job::extra() const {
-  return {{kConfig, to_toml(config)}, {kReading, to_text(reading)}};
+  return {{kConfigExtra, to_toml(config)}, {kReadingExtra, to_text(reading)}};
 }
 
 std::unique_ptr<Trainer> Job::make_trainer(TrainerOptions o) {
@@ -250,43 +229,6 @@ std::vector<Figure> Job::evaluate(const Dataset& rows) {
   Trainer trainer(model, *optimizer, rows, {.compile = compile_options(config), .live = false});
   trainer.evaluate_on(rows);
   return trainer.evaluate().figures;
-}
-
-Job open_run(const std::string& directory, Which which) {
-  std::string path = directory;
-  if (RunDirectory::is_run(directory)) {
-    const Checkpoints all(RunDirectory::open(directory).checkpoints());
-    std::optional<Checkpoint> found;
-    if (which == Which::best) found = all.best();
-    if (!found) found = all.latest();
-    if (!found) throw Error(fmt::format("{}: the run has no checkpoint yet", directory));
-    path = found->path;
-  } else if (!file_exists(directory + "/" + kManifestName)) {
-    throw Error(fmt::format(
-        "{}: this is no run and no checkpoint; expected a directory that ebb train has made",
-        directory));
-  }
-  const CheckpointInfo info = verify(path);
-  const auto config = info.extra.find(kConfig), reading = info.extra.find(kReading);
-  if (config == info.extra.end() || reading == info.extra.end())
-    throw Error(fmt::format(
-        "{}: it does not say how the model was made; it was saved by a program of its own", path));
-  Job job(parse_config(config->second, path), parse_reading(reading->second, path));
-  CheckpointParts parts;
-  parts.add(job.model);
-  if (job.ema) parts.add(*job.ema);
-  job.from = load_parts_only(path, parts);
-  if (job.ema && job.ema->updates() > 0) job.ema->swap();
-  return job;
-}
-
-void export_model(const std::string& checkpoint, const Job& job, const std::string& folder) {
-  make_directories(folder);
-  copy_file(checkpoint + "/" + kModelName, folder + "/" + kModelName);
-  write_file(folder + "/config.toml", to_toml(job.config));
-  write_file(folder + "/reading.json", to_text(job.reading));
-  if (job.reading.tokenizer)
-    write_file(folder + "/vocabulary.txt", text::vocabulary_text(*job.reading.tokenizer));
 }
 
 }  // namespace ebb::train

@@ -20,6 +20,9 @@
 
 namespace ebb::train {
 
+// What a checkpoint's `extra` holds under these names.
+inline constexpr char kConfigExtra[] = "config", kReadingExtra[] = "reading";
+
 struct Job {
   // Takes the threads and the budget that the config says, seeds random draws, opens the data. Throws
   // BudgetTooSmall where that leaves no room to read it.
@@ -47,7 +50,8 @@ struct Job {
   // Planned, and ready to run. "": nothing is written. `live`: on stderr. The job outlives it, and stays where it is.
   // Throws BudgetTooSmall, with the smallest budget for all that will run.
   std::unique_ptr<Trainer> trainer(const std::string& directory, bool live);
-  std::vector<Figure> evaluate(const Dataset& rows);  // within the config's budget
+  std::vector<Figure> evaluate(const Dataset& rows);           // within the config's budget
+  CheckpointInfo load_weights(const std::string& checkpoint);  // and averages
 
  private:
   std::unique_ptr<LeastBudget> least_;  // that the data can be read in
@@ -59,11 +63,12 @@ struct Job {
 };
 
 enum class Which { best, last };
-// The run of a directory, or one checkpoint's: its config, how its data is read, its weights, averaged
-// where the run averages. Nothing of the data is opened.
+// The run of a directory, one checkpoint's, or a model that was exported: its config, how its data is read, its
+// weights, averaged where the run averages. Nothing of the data is opened.
 Job open_run(const std::string& directory, Which which = Which::best);
 
-// Weights for others: model.safetensors, config.toml, reading.json, vocabulary.txt.
-void export_model(const std::string& checkpoint, const Job& job, const std::string& folder);
+// A model for others, and for open_run: model.safetensors (averaged weights where the run averages), config.toml,
+// reading.json, vocabulary.txt. The job's weights are the checkpoint's afterwards.
+void export_model(const std::string& checkpoint, Job& job, const std::string& folder);
 
 }  // namespace ebb::train

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
@@ -19,8 +20,8 @@ void Trainer::Run::compile_test() {
 }
 
 void Trainer::Run::compile_all() {
-  if (step) return;
   if (RunDirectory::is_run(options.directory)) claim();
+  if (step) return;
   per_epoch = data.batches();
   total = options.epochs * per_epoch;
   if (options.steps > 0) total = std::min(total, options.steps);
@@ -78,10 +79,18 @@ bool Trainer::Run::finished() const {
          (options.stopping.patience > 0 && without_progress >= options.stopping.patience);
 }
 
-Outcome Trainer::Run::train(const StopSignal& stop) {
+Standing Trainer::Run::take_up() {
   compile_all();
   claim();
+  if (!from) from = load_last();
+  Standing now{.step = done, .steps = total, .saved = from_checkpoint};
+  if (finished()) now.over = done >= total ? Outcome::Why::finished : Outcome::Why::stopped_early;
+  return now;
+}
+
+Outcome Trainer::Run::train(const StopSignal& stop) {
   try {
+    take_up();
     try {
       return loop(stop);
     } catch (const FileError& e) {  // of the data, the metrics or the log; save() says its own
@@ -95,7 +104,7 @@ Outcome Trainer::Run::train(const StopSignal& stop) {
 }
 
 Outcome Trainer::Run::loop(const StopSignal& stop) {
-  const data::Position from = take_up();
+  const data::Position begin = *std::exchange(from, std::nullopt);
   try_sample();
   progress.emplace(
       ProgressOptions{.steps = total, .steps_per_epoch = per_epoch, .from_step = done});
@@ -106,8 +115,8 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
   if (samples) progress->expect(Activity::sample, options.sample);
   if (options.live) live.emplace();
   Pacer logging(options.log), eval(options.eval), saving(options.save), sampling(options.sample);
-  BatchWalk walk = data.walk(options.epochs, from);
-  data::Position at = from;
+  BatchWalk walk = data.walk(options.epochs, begin);
+  data::Position at = begin;
   bool save_due = false;
   if (held_out && owed) evaluate_due();
   while (!finished() && !stop) {
@@ -178,6 +187,7 @@ const plan::Plan& Trainer::plan() {
   return run_->shown;
 }
 
+Standing Trainer::take_up() { return run_->take_up(); }
 Outcome Trainer::run() {
   run_->compile_all();
   return run_->train(StopSignal());

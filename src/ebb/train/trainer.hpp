@@ -13,7 +13,7 @@
 //
 // A run that is killed, or stopped by Ctrl-C, goes on from its last checkpoint with the bits of one that never
 // stopped, also in another budget or with other threads. A step whose loss or gradient is NaN or infinite is not
-// taken; after too many of them in a row the run ends with an Error that names the op which made the first such
+// taken; after too many of them in a row the run ends with a NotFinite that names the op which made the first such
 // number. Where a save fails, as on a full disk, it ends too, and the last good checkpoint is in place.
 #pragma once
 
@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "ebb/base/error.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/optim/ema.hpp"
 #include "ebb/optim/optimizer.hpp"
@@ -73,11 +74,24 @@ struct Outcome {
   enum class Why { finished, stopped_early, signal };
   Why why = Why::finished;
   int signal = 0;
-  std::int64_t step = 0;                 // so many are done, with those that were not taken
-  double loss = 0;                       // of the last step, a mean
+  std::int64_t step = 0;  // so many are done, with those that were not taken
+  double loss = 0;        // of the last step, a mean; of a run that was over, as it was
   std::optional<Evaluation> last, best;  // evaluations
   double seconds = 0;                    // of this process
   std::uint64_t forecast = 0, peak = 0;  // of the process's memory, in bytes
+};
+
+// Where a run stands before this process does anything to it.
+struct Standing {
+  std::int64_t step = 0, steps = 0;       // done, and of all of it
+  bool saved = false;                     // it goes on from a checkpoint
+  std::optional<Outcome::Why> over = {};  // nothing is left to do, and why
+};
+
+// A run ends with it where its loss, its gradient or its weights are no numbers any more.
+class NotFinite : public Error {
+ public:
+  using Error::Error;
 };
 
 class Trainer {
@@ -105,6 +119,10 @@ class Trainer {
   // Compiles what will run, if that is not done yet, and says how the step fits. Throws BudgetTooSmall. Where
   // another process is at work in the directory, an Error names it.
   const plan::Plan& plan();
+
+  // Takes up the last checkpoint of the directory, where there is one. What may not differ from the run that was
+  // begun there is refused. run() does this where it was not done.
+  Standing take_up();
 
   // Trains, from the last checkpoint of the directory where there is one. Throws what a step throws, when the
   // last good checkpoint is in place. Ctrl-C and SIGTERM are heeded while it runs; those of a program that has a

@@ -24,12 +24,14 @@ Json to_json(const std::optional<Evaluation>& e) {
   return {{"step", e->step}, {"figures", figures}, {"best", e->best}};
 }
 
+// What is no number is null in JSON.
+double number_in(const Json& json) { return json.is_null() ? std::nan("") : json.get<double>(); }
+
 std::optional<Evaluation> evaluation_in(const Json& json) {
   if (json.is_null()) return std::nullopt;
   Evaluation e{json.at("step").get<std::int64_t>(), {}, json.at("best").get<bool>()};
-  for (const Json& f : json.at("figures"))  // what is no number is null in JSON
-    e.figures.push_back(
-        {f.at(0).get<std::string>(), f.at(1).is_null() ? std::nan("") : f.at(1).get<double>()});
+  for (const Json& f : json.at("figures"))
+    e.figures.push_back({f.at(0).get<std::string>(), number_in(f.at(1))});
   return e;
 }
 
@@ -94,10 +96,11 @@ void Trainer::Run::check_same(const CheckpointInfo& info) const {
 }
 
 // From the last checkpoint, where there is one.
-data::Position Trainer::Run::take_up() {
+data::Position Trainer::Run::load_last() {
   data::Position at;
   std::optional<Checkpoint> from;
   if (checkpoints) from = checkpoints->latest();
+  from_checkpoint = from.has_value();
   if (from) {
     check_same(from->info);
     const CheckpointInfo info = [&] {
@@ -116,6 +119,7 @@ data::Position Trainer::Run::take_up() {
         without_progress = state.at("without_progress").get<std::int64_t>();
         bad_in_a_row = state.at("bad_in_a_row").get<std::int64_t>();
         owed = state.at("owed").get<bool>();
+        loss = number_in(state.value("loss", Json()));
         last = evaluation_in(state.at("last"));
         best = evaluation_in(state.at("best"));
       } catch (const Json::exception& e) {
@@ -150,7 +154,7 @@ void Trainer::Run::save(const data::Position& at) {
   if (!checkpoints || saved_at == done) return;
   // Each step had a finite gradient; what it makes of the weights may be too large all the same.
   if (const std::string bad = bad_variable(variables(model)); !bad.empty())
-    throw Error(
+    throw NotFinite(
         fmt::format("step {}: it is not saved, as {}; {}: begin anew with a lower rate (train.lr)",
                     done, bad, last_good()));
   CheckpointInfo info{.step = done,
@@ -166,6 +170,7 @@ void Trainer::Run::save(const data::Position& at) {
   const Json state = {{"without_progress", without_progress},
                       {"bad_in_a_row", bad_in_a_row},
                       {"owed", owed},
+                      {"loss", loss},
                       {"last", to_json(last)},
                       {"best", to_json(best)}};
   info.extra[kLoop] = state.dump();

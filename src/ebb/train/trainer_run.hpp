@@ -41,6 +41,7 @@ struct Trainer::Run {
   Boundary boundary(const data::Position& at) const;
   bool finished() const;
   void say(RunLog::Kind kind, const std::string& text);  // in the log
+  Standing take_up();
   Outcome train(const StopSignal& stop);
   Outcome loop(const StopSignal& stop);
   void end_of_run(const data::Position& at, const StopSignal& stop);
@@ -62,7 +63,7 @@ struct Trainer::Run {
   // trainer_directory.cpp
   void claim();
   CheckpointParts parts();
-  data::Position take_up();
+  data::Position load_last();
   void check_same(const CheckpointInfo& info) const;
   void open_logs(std::int64_t from_step);
   void save(const data::Position& at);
@@ -89,6 +90,8 @@ struct Trainer::Run {
   std::optional<LiveLine> live;
   std::optional<Progress> progress;
 
+  std::optional<data::Position> from;  // where it was taken up, until it goes on
+  bool from_checkpoint = false;
   std::int64_t per_epoch = 0, total = 0;
   std::int64_t done = 0;             // steps
   double loss = 0, logged_loss = 0;  // of the last step; of those since the last row of metrics

@@ -76,7 +76,7 @@ void Trainer::Run::bad_step(const Batch& batch, const random::State& draws, doub
                                        .draws = draws,
                                        .loss_scale = loss_scale},
                                       [this](const Batch& b) { return model.loss(b); });
-  throw Error(
+  throw NotFinite(
       fmt::format("step {}: the loss or its gradient was NaN or infinite {} in a row (loss "
                   "{:.6g}){}{}; {}: begin "
                   "anew with a lower rate or a clipped gradient (train.lr, train.clip_norm), or "

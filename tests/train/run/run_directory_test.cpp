@@ -52,6 +52,22 @@ TEST(RunDirectory, ARunIsNotMadeTwice) {
   EXPECT_EQ(RunDirectory::create_next(path).path(), path + "-3");
 }
 
+TEST(RunDirectory, OneThatHasSavedNothingIsBegunAnew) {
+  const Folder folder;
+  const std::string path = folder / "run";
+  const RunDirectory run = RunDirectory::create(path, "a = 1\n");
+  std::filesystem::create_directories(run.checkpoints() + "/.step-00000002.7-0.tmp");
+  test::put(run.checkpoints() + "/.lock", "");
+  RunDirectory::check_free(path);
+  EXPECT_EQ(RunDirectory::next_free(path), path + "-2") << "unless it is asked for by name";
+  RunDirectory::begin_anew(path, "a = 2\n");
+  EXPECT_EQ(test::content(run.config()), "a = 2\n");
+  std::filesystem::create_directory(run.checkpoints() + "/step-00000002");
+  EXPECT_HAS(error_of([&] { RunDirectory::check_free(path); }), "it holds a run already");
+  EXPECT_HAS(error_of([&] { RunDirectory::begin_anew(path, "a = 3\n"); }), "a run already");
+  EXPECT_EQ(test::content(run.config()), "a = 2\n");
+}
+
 TEST(RunDirectory, SaysWhatIsInTheWay) {
   const Folder folder;
   test::put(folder / "file", "x");

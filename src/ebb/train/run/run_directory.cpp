@@ -127,7 +127,23 @@ RunDirectory RunDirectory::create_next(const std::string& path, std::string_view
 
 void RunDirectory::check_free(const std::string& path) {
   check_path(path);
-  check_unused(path, {});
+  if (!is_run(path) || !has_saved_nothing(path)) check_unused(path, {});
+}
+
+bool RunDirectory::has_saved_nothing(const std::string& path) {
+  std::error_code ignored;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(path) / run_names::kCheckpoints, ignored))
+    if (!entry.path().filename().string().starts_with('.'))
+      return false;  // but for locks, leftovers
+  return true;
+}
+
+RunDirectory RunDirectory::begin_anew(const std::string& path, std::string_view config) {
+  RunDirectory run = open(path);
+  if (!has_saved_nothing(path)) check_unused(path, {});  // somebody has just done so
+  write_file(run.config(), config);
+  return run;
 }
 
 std::string RunDirectory::next_free(const std::string& path) {

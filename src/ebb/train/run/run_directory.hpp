@@ -35,11 +35,15 @@ class RunDirectory {
   static RunDirectory create(const std::string& path, std::string_view config = {});
   // The same, or where a run is there already, path-2, path-3 and so on.
   static RunDirectory create_next(const std::string& path, std::string_view config = {});
-  // What these two would use, or refuse; nothing is made.
+  // What these two would use, or refuse; nothing is made. A run that has saved nothing, as it was killed or its
+  // loss was no number before the first save, is free too: begin_anew takes it.
   static void check_free(const std::string& path);
   static std::string next_free(const std::string& path);
   // One that was made before.
   static RunDirectory open(const std::string& path);
+  // One that has saved nothing, with another config. The caller holds its lock (Checkpoints::claim).
+  static RunDirectory begin_anew(const std::string& path, std::string_view config);
+  static bool has_saved_nothing(const std::string& path);
   static bool is_run(const std::string& path);
 
   const std::string& path() const { return path_; }
