@@ -109,6 +109,7 @@ std::vector<Misuse> of_configs() {
 std::vector<Misuse> of_outputs() {
   const MisuseFile good{"c.toml", small_config()};
   return {
+      // Those that are only met when a directory is made come behind the plan, which -q leaves out.
       {"out_is_a_file",
        {good, {"o", "mine"}},
        {"train", "c.toml", "--out", "o"},
@@ -119,11 +120,11 @@ std::vector<Misuse> of_outputs() {
        "it is not empty and not a run (it holds \"a\")"},
       {"out_below_a_file",
        {good, {"o", "mine"}},
-       {"train", "c.toml", "--out", "o/p"},
+       {"train", "c.toml", "-q", "--out", "o/p"},
        "cannot make \"o\": File exists"},
       {"out_cannot_be_made",
        {good},
-       {"train", "c.toml", "--out", "/proc/ebb-run"},
+       {"train", "c.toml", "-q", "--out", "/proc/ebb-run"},
        "cannot use \"/proc/ebb-run\" for a run: "},
       {"init_over_another",
        {{"mlp.toml", "mine"}},
