@@ -109,6 +109,7 @@ std::vector<Misuse> of_configs() {
 std::vector<Misuse> of_outputs() {
   const MisuseFile good{"c.toml", small_config()};
   return {
+      // Those that are only met when a directory is made come behind the plan, which -q leaves out.
       {"out_is_a_file",
        {good, {"o", "mine"}},
        {"train", "c.toml", "--out", "o"},

@@ -165,6 +165,23 @@ TEST(TrainerFaults, ARunThatEndsWithBadStepsSavesWhatWasGood) {
   EXPECT_EQ(run(1), once);
 }
 
+// Steps 2 to 4 are bad, and the run is ended and taken up between them.
+TEST(TrainerFaults, BadStepsAreCountedOnWhereARunIsTakenUp) {
+  const Folder folder(test::in_memory());
+  const auto run = [&](std::int64_t steps) {
+    random::seed(1);
+    Net net(nn::Init(1));
+    optim::Adam adam(params(net));
+    Trainer(
+        model_of(net), adam, rows(kNan, 8, 32).batch(8),
+        {.epochs = 2, .steps = steps, .directory = folder / "run", .live = false, .bad_steps = 3})
+        .run();
+  };
+  run(3);
+  EXPECT_HAS(error_of([&] { run(8); }),
+             "step 4: the loss or its gradient was NaN or infinite 3 times in a row");
+}
+
 TEST(TrainerFaults, AFullDiskEndsTheRunAndTheLastCheckpointIsWhole) {
   using file_faults::Call;
   const auto config = [](const std::string& more) {

@@ -322,8 +322,10 @@ TEST(TrainModel, what_does_not_fit_is_said) {
   unknown.classes = 0;
   DataFacts flat = rows(784);
   const Wrong wrong[] = {
-      {"kind='mlp'\nin=13", rows(), "model.in is 13, and the data has 12 features"},
-      {"kind='mlp'\nclasses=3", rows(), "model.classes is 3, and the data has 10 classes"},
+      {"kind='mlp'\nin=13", rows(),
+       "model.in is 13, and the data has 12 features; leave the key out, or mend the data"},
+      {"kind='mlp'\nclasses=3", rows(),
+       "model.classes is 3, and the data has 10 classes; leave the key out, or mend the data"},
       {"kind='mlp'", unknown,
        "model.classes is missing: the data does not tell how many classes there are"},
       {"kind='mlp'", tokens(),
@@ -339,9 +341,11 @@ TEST(TrainModel, what_does_not_fit_is_said) {
       {"kind='encoder'", rows(),
        "model.kind = encoder takes rows of token ids, and an example of the data is f32(12)"},
       {"kind='encoder'\ncontext=8", tokens(),
-       "model.context is 8, and the data has 16 tokens in a row"},
+       "model.context is 8, and the data has 16 tokens in a row; leave the key out, or mend the "
+       "data"},
       {"kind='encoder'\nvocabulary=8", tokens(),
-       "model.vocabulary is 8, and the data has 20 different tokens"},
+       "model.vocabulary is 8, and the data has 20 different tokens; leave the key out, or mend "
+       "the data"},
       {"kind='lstm'\nattention=true", tokens(),
        "model.attention is true, which language models have, and the data's task is another"},
       {"kind='lstm'\nbidirectional=true", tokens(Task::language_model),
