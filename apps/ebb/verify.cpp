@@ -127,7 +127,14 @@ struct Verify {
   }
 
   void run() {
-    flags.load();  // its mistakes are told here, and once
+    const train::MemoryConfig memory = flags.load().memory;  // mistakes are told here, and once
+    if (memory.activations != train::Precision::f32 || memory.independent_micro_batches)
+      throw Error(fmt::format(
+          "{}: it asks for an approximation, and the promises are of what is none; --set {} leaves "
+          "it out",
+          flags.config,
+          memory.independent_micro_batches ? "memory.independent_micro_batches=false"
+                                           : "memory.activations=f32"));
     const VerifyAnswer plan = plan_of("none");
     if (asked() && asked() < plan.minimum)
       throw Exit{

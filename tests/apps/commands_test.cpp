@@ -294,6 +294,8 @@ TEST_F(Commands, verifyProvesThePromises) {
   EXPECT_HAS(plain.out, "every promise holds");
   EXPECT_HAS(plain.out, "split = whole              same bits");
   expect_line(ebb({"verify", "m.toml", "--set", "train.btach=2"}), 2, "train.batch");
+  expect_line(ebb({"verify", "m.toml", "--set", "memory.activations=bf16"}), 2,
+              "--set memory.activations=f32 leaves it out");
   expect_line(ebb({"verify", "m.toml", "--memory", "1MiB"}), 3, "the budget of 1 MiB is too small");
   const Ran roomy = ebb({"verify", "m.toml", "--memory", "64MiB", "--steps", "2"});
   EXPECT_HAS(roomy.out, "in a budget of 64 MiB");

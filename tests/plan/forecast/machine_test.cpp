@@ -5,6 +5,7 @@
 #include "ebb/ops/conv.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/plan/forecast/machine.hpp"
+#include "ebb/plan/forecast/measure.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -60,6 +61,33 @@ TEST(Machine, IsMeasuredInLittleMemory) {
   Machine read;
   EXPECT_TRUE(parse(to_string(m), read)) << to_string(m);
   EXPECT_EQ(read, m);
+}
+
+// One kind was measured while somebody else had a core, or all of them were.
+TEST(Machine, WhatOthersHaveDisturbedIsNotBelieved) {
+  Machine one;
+  one.speeds.fill({80e9, 60e9});
+  one.bytes = 20e9;
+  Machine all = one;
+  all.threads = 2;
+  for (Machine::Speed& s : all.speeds) s = {150e9, 110e9};
+  EXPECT_FALSE(is_disturbed(one, all));
+  EXPECT_TRUE(together(one, all, true).sound);
+  EXPECT_EQ(together(one, all, true).speeds, all.speeds);
+  EXPECT_EQ(together(one, all, true).bytes, 20e9) << "memory may be as fast with one thread";
+  EXPECT_FALSE(together(one, all, false).sound);
+
+  all.speed(ops::Work::product).flops = 82e9;
+  EXPECT_TRUE(is_disturbed(one, all));
+  const Machine found = together(one, all, true);
+  EXPECT_FALSE(found.sound);
+  EXPECT_GT(found.speed(ops::Work::product).flops, 120e9);
+  EXPECT_EQ(found.speed(ops::Work::attention).flops, 150e9);
+
+  for (Machine::Speed& s : all.speeds) s.flops = 84e9;  // as two threads of one core, at all kinds
+  EXPECT_TRUE(together(one, all, true).sound);
+  EXPECT_EQ(together(one, all, true).speed(ops::Work::product).flops, 84e9);
+  EXPECT_GT(together(one, all, false).speed(ops::Work::product).flops, 120e9);
 }
 
 }  // namespace

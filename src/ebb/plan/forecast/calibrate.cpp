@@ -1,5 +1,6 @@
 // How a machine is measured: one op of each kind of work is run on so little that it stays in the
 // cache, and a sum of arrays that do not.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,10 +29,13 @@ namespace {
 
 using ops::Work;
 
-constexpr double kLongest = 0.008;      // seconds of tries for each op
+constexpr double kLongest = 0.0025;  // seconds of tries for each op in a round
+constexpr int kRounds = 3, kMostRounds = 4;
+constexpr long kPreemptions = 2;     // of a round: a daemon that looks around
+constexpr double kDisturbed = 0.75;  // of what threads usually gain: less is somebody else's doing
 constexpr double kLongestFork = 20e-6;  // seconds, where nobody else uses the machine
 constexpr double kEachMore = 0.6;       // what each further thread adds, where that is not measured
-constexpr int kMostTries = 400, kLeastTries = 8;
+constexpr int kMostTries = 400, kLeastTries = 3;
 constexpr std::uint64_t kStreamed = 8 << 20;  // bytes: three arrays that no core keeps near
 constexpr double kReached = 0.85;  // on the whole, of what a product in the cache reaches
 constexpr double kLonger = 1.15;   // what long sequences gain, who pack their weights once
@@ -113,13 +117,12 @@ double near_cache(int threads) {
   return static_cast<double>(bytes > 0 ? bytes : 256 << 10) * threads;
 }
 
-}  // namespace
-
-namespace {
-
-// With the threads that kernels find here.
+// One round, with the threads that kernels find here: what is faster than before counts.
 void measure(Machine& m, std::int64_t threads, bool memory) {
-  const auto set = [&](Work work, double flops, double cached) { m.speed(work) = {flops, cached}; };
+  const auto set = [&](Work work, double flops, double cached) {
+    Machine::Speed& s = m.speed(work);
+    s = {std::max(s.flops, flops), std::max(s.cached, cached)};
+  };
   const Spec some = floats({std::min<std::int64_t>(threads, 2) * (24 << 10)});
   const double added = took(ops::Add{}, {some, some}).bytes();
   set(Work::elementwise, took(ops::Unary<math::Unary::tanh>{}, {some}).flops(), added);
@@ -154,55 +157,102 @@ void measure(Machine& m, std::int64_t threads, bool memory) {
   set(Work::scatter, m.speed(Work::elementwise).flops,
       took(ops::ScatterAdd{.size = 1024}, {ids(768), floats({768, 64})}, 1024).bytes());
 
-  m.bytes = kMemory * added;
-  if (!memory) return;
   const Spec long_one = floats({static_cast<std::int64_t>(kStreamed / (3 * sizeof(float)))});
-  m.bytes = took(ops::Add{}, {long_one, long_one}).bytes();
+  m.bytes = std::max(m.bytes, memory ? took(ops::Add{}, {long_one, long_one}).bytes()
+                                     : kMemory * m.speed(Work::elementwise).cached);
 }
 
-// f(one, another) for each speed of two machines.
 template <class F>
-void each_speed(Machine& one, const Machine& another, F&& f) {
-  for (std::size_t i = 0; i < one.speeds.size(); ++i) {
-    f(one.speeds[i].flops, another.speeds[i].flops);
-    f(one.speeds[i].cached, another.speeds[i].cached);
+void each_speed(Machine& m, F&& f) {
+  for (Machine::Speed& s : m.speeds) {
+    f(s.flops);
+    f(s.cached);
   }
-  f(one.bytes, another.bytes);
+  f(m.bytes);
+}
+
+// Times that the system took a core from a thread of ours to give it to others.
+long preemptions() {
+  rusage used{};
+  return getrusage(RUSAGE_SELF, &used) == 0 ? used.ru_nivcsw : 0;
+}
+
+// Before the first round.
+Machine unmeasured() {
+  Machine m;
+  m.speeds.fill({0, 0});
+  m.bytes = 0;
+  return m;
+}
+
+// How many times as fast all threads are as one, at most kinds of work.
+double usual_gain(const Machine& one, const Machine& all) {
+  std::vector<double> gains;
+  for (std::size_t i = 0; i < one.speeds.size(); ++i)
+    gains.push_back(all.speeds[i].flops / one.speeds[i].flops);
+  const auto middle = gains.begin() + static_cast<std::ptrdiff_t>(gains.size() / 2);
+  std::nth_element(gains.begin(), middle, gains.end());
+  return std::max(1.0, *middle);
 }
 
 }  // namespace
 
-// One thread is measured well also where others use the machine: some short try has a core for
-// itself. All threads at once are not; where waking them takes too long to be the machine's own
-// doing, their speed follows from that of one.
+bool is_disturbed(const Machine& one, const Machine& all) {
+  const double gain = kDisturbed * usual_gain(one, all);
+  return std::ranges::any_of(all.speeds, [&, i = std::size_t{0}](const Machine::Speed& s) mutable {
+    return s.flops < gain * one.speeds[i++].flops;
+  });
+}
+
+Machine together(const Machine& one, const Machine& all, bool quiet) {
+  Machine m = all;
+  m.sound = quiet && !is_disturbed(one, all);
+  const double gain = m.sound ? 1 : 1 + (all.threads - 1) * kEachMore;
+  for (std::size_t i = 0; i < m.speeds.size(); ++i) {
+    m.speeds[i].flops = std::max(m.speeds[i].flops, gain * one.speeds[i].flops);
+    m.speeds[i].cached = std::max(m.speeds[i].cached, gain * one.speeds[i].cached);
+  }
+  // Memory is often as fast with one thread: only where nothing else is known it is guessed.
+  m.bytes = std::max(m.bytes, all.bytes > 0 ? one.bytes : gain * one.bytes);
+  return m;
+}
+
+// Rounds, some time apart: whoever else uses the machine is not at it all the time. One thread is measured well on
+// any machine, as some short try has a core for itself. All of them at once are not; where waking them takes too long
+// to be the machine's own doing, or others were given their cores in between, their speed follows from that of one.
 Machine measured(std::uint64_t room) {
   const bool memory = room >= 2 * kStreamed;
   const int threads = pool::threads();
-  Machine m;
+  Machine one = unmeasured();
   pool::parallel_for(2, 1, [&](std::size_t begin, std::size_t) {  // inside a region kernels stay in
-    if (begin == 0) measure(m, 1, memory);                        // one thread
+    for (int round = 0; begin == 0 && round < kRounds; ++round)   // one thread
+      measure(one, 1, memory);
   });
-  bool quiet = true;
+  Machine m = one;
+  m.seconds_per_fork = 0;
+  if (threads > 1) {
+    Machine all = unmeasured();
+    all.threads = threads;
+    double fork = 1;
+    bool quiet = false;
+    for (int round = 0; round < kMostRounds && (round < kRounds || is_disturbed(one, all));
+         ++round) {
+      const long before = preemptions();
+      fork = std::min(fork, fastest([&] {
+                        pool::parallel_for(static_cast<std::size_t>(threads), 1,
+                                           [](std::size_t, std::size_t) {});
+                      }));
+      if (fork > kLongestFork) continue;
+      measure(all, threads, memory);
+      quiet = quiet || preemptions() - before <= kPreemptions;
+    }
+    m = together(one, all, quiet);
+    if (fork <= kLongestFork) m.seconds_per_fork = rounded(1e9 * fork) * 1e-9;
+  }
   m.threads = threads;
   m.cache = near_cache(threads);
-  if (threads == 1) {
-    m.seconds_per_fork = 0;
-  } else {
-    const double fork = fastest([&] {
-      pool::parallel_for(static_cast<std::size_t>(threads), 1, [](std::size_t, std::size_t) {});
-    });
-    quiet = fork <= kLongestFork;
-    Machine all;
-    if (quiet) {
-      measure(all, threads, memory);
-      m.seconds_per_fork = rounded(1e9 * fork) * 1e-9;
-    }
-    each_speed(m, all, [&](double& one, double together) {
-      one = quiet ? std::max(one, together) : one * (1 + (threads - 1) * kEachMore);
-    });
-  }
-  each_speed(m, m, [](double& x, double) { x = rounded(x); });
-  m.sound = quiet && memory;
+  each_speed(m, [](double& x) { x = rounded(x); });
+  m.sound = m.sound && memory;
   return m;
 }
 

@@ -11,6 +11,12 @@ inline double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+struct Machine;
+// Whether some kind of work gained so much less by all threads than most kinds do that others must have used the
+// machine just then; and the speeds of all threads, from those of one where they cannot be believed (not sound).
+bool is_disturbed(const Machine& one, const Machine& all);
+Machine together(const Machine& one, const Machine& all, bool quiet);
+
 // To two digits: what is measured again tomorrow is then mostly the same.
 inline double rounded(double x) {
   double unit = 1;
