@@ -31,7 +31,7 @@ struct PlanCommand {
     const Interrupted quiet("while planning; nothing was run");
     const train::Config config = flags.load();
     try {
-      train::Job job(config);
+      train::Job job(config, train::Opening::shape);
       const auto trainer = job.trainer("", false);
       // The step shares the budget with what evaluates: the smallest is of both.
       plan::Plan plan = trainer->plan();
@@ -45,6 +45,13 @@ struct PlanCommand {
 
   static double seconds_of(const train::Job& job, const plan::Plan& plan) {
     return plan.forecast.seconds * static_cast<double>(job.length.steps);
+  }
+
+  // Rows of text files are known to nobody who has not looked.
+  static std::string scanned(const train::RunData& data) {
+    if (data.scanned == 0) return "";
+    return fmt::format("  data looked through   {:>10}   for its rows and columns; none of it is held\n",
+                       to_string(ByteSize{data.scanned}));
   }
 
   void fits(const train::Job& job, const plan::Plan& plan) const {
@@ -62,12 +69,14 @@ struct PlanCommand {
       all["steps"] = job.length.steps;
       all["steps_per_epoch"] = job.length.per_epoch;
       all["run_seconds"] = seconds;
+      all["data_scanned"] = job.data->scanned;
       return print(all.dump() + "\n");
     }
     print(to_string(plan) +
           fmt::format("  time of the run       {:>10}   {} steps, {} an epoch; evaluations and "
                       "saving come on top\n",
-                      readable_time(seconds), job.length.steps, job.length.per_epoch));
+                      readable_time(seconds), job.length.steps, job.length.per_epoch) +
+          scanned(*job.data));
     if (!svg.empty()) say(fmt::format("wrote {}\n", svg));
   }
 
@@ -76,7 +85,7 @@ struct PlanCommand {
   [[noreturn]] void does_not_fit(const train::Config& config, const BudgetTooSmall& e) const {
     train::Config free = config;
     free.memory.budget = {.kind = train::BudgetConfig::Kind::none};
-    train::Job job(free);
+    train::Job job(free, train::Opening::shape);
     const auto trainer = job.trainer("", false);
     plan::Plan plan = trainer->plan();
     const std::uint64_t minimum = std::max(e.minimum, smallest_budget());
@@ -120,7 +129,8 @@ void add_plan(CLI::App& app) {
   CLI::App* c =
       app.add_subcommand("plan",
                          "does it fit, how, at what cost: nothing runs\n\n"
-                         "Reads what the data looks like and nothing else of it. Says what the "
+                         "Reads what the data looks like and nothing else of it: csv, jsonl and text "
+                         "files are looked through once, in little memory, for their rows. Says what the "
                          "process will hold at its peak and of "
                          "what kind, how long a step and the run will take, the smallest budget, "
                          "and what each budget in between "

@@ -59,8 +59,12 @@ std::vector<Misuse> of_tables() {
       csv("long_line", "x,y\n" + many + ",1\n" + many + ",1\n",
           ", line 2: it is longer than 1 MiB"),
       csv("missing_value", "x,y\n1,2\n,4\n5,6\n", ", line 3: column \"x\": a value is missing"),
-      trained("no_such_target", "t.csv", "x,z\n1,2\n3,4\n",
-              "t.csv: the target: csv: there is no column \"y\"; there are \"x\", \"z\""),
+      csv("no_such_target", "x,yy\n1,2\n3,4\n",
+          ": it has no column \"y\"; do you mean \"yy\"? it has \"x\", \"yy\""),
+      {"no_such_column",
+       {{"c.toml", array_config("t.csv", kTarget)}, {"t.csv", "area,y\n1,2\n3,4\n"}},
+       {"train", "c.toml", "--set", "data.ignore=aera"},
+       "t.csv\": it has no column \"aera\"; do you mean \"area\"? it has \"area\", \"y\""},
       {"empty_text",
        {{"c.toml", "[model]\nkind = \"lstm\"\n[data]\npath = \"t.txt\"\n"}, {"t.txt", ""}},
        {"train", "c.toml"},
@@ -76,8 +80,63 @@ std::vector<Misuse> of_tables() {
       jsonl("field_twice", "{\"x\": 1, \"x\": 2, \"y\": 2}\n", ": field \"x\" is named twice"),
       jsonl("field_missing", "{\"x\": 1, \"y\": 2}\n{\"x\": 1}\n",
             ", line 2: field \"y\": it is not there"),
-      trained("no_such_field", "t.jsonl", "{\"x\": 1, \"z\": 2}\n",
-              "t.jsonl: there is no field \"y\"; name one that is there, such as \"x\""),
+      trained("no_such_field", "t.jsonl", "{\"area\": 1, \"price\": 2}\n",
+              "t.jsonl\": it has no field \"prcie\"; do you mean \"price\"? it has \"area\", "
+              "\"price\"",
+              "target = \"prcie\"\n"),
+      {"jsonl_without_target",
+       {{"c.toml", array_config("t.jsonl", "task = \"regression\"\n")}},
+       {"train", "c.toml"},
+       "data.target is missing: the field that is to be predicted"},
+      {"jsonl_of_two_texts",
+       {{"c.toml", "[model]\nkind = \"lstm\"\n[data]\npath = \"t.jsonl\"\n"},
+        {"t.jsonl", "{\"title\": \"a\", \"body\": \"b\"}\n"}},
+       {"train", "c.toml"},
+       "among them \"title\" and \"body\": say data.input"},
+      trained("lists_among_columns", "t.jsonl", "{\"x\": [1, 2], \"n\": 1, \"y\": 2}\n",
+              "say data.input = \"x\""),
+      {"vocabulary_of_characters",
+       {{"c.toml",
+         "[model]\nkind = \"lstm\"\n[data]\npath = \"t.txt\"\nvocabulary = \"characters\"\n"},
+        {"t.txt", "abc"}},
+       {"train", "c.toml"},
+       "characters\", and there is no such file; expected \"bytes\", or a file that ebb vocab "
+       "made"},
+  };
+}
+
+// Several files, and folders of them.
+std::vector<Misuse> of_several_files() {
+  return {
+      {"several_npz",
+       {{"c.toml", small_config("", "path = [\"a.npz\", \"b.npz\"]\n")}},
+       {"train", "c.toml"},
+       "c.toml:5:8: data.path names 2 files, and npz takes one; several are taken of csv, jsonl"},
+      {"files_of_two_kinds",
+       {{"c.toml", small_config("", "path = [\"a.csv\", \"b.jsonl\"]\ntarget = \"y\"\n")}},
+       {"train", "c.toml"},
+       "b.jsonl\", which is jsonl; expected files of one kind"},
+      {"folder_of_two_kinds",
+       {{"c.toml", array_config("d", kTarget)}, {"d/a.csv", "x"}, {"d/b.npy", "x"}},
+       {"train", "c.toml"},
+       "(it is a folder of csv and npy files)"},
+      {"folder_of_idx",
+       {{"c.toml", array_config("d", "")}, {"d/a-ubyte", "x"}},
+       {"train", "c.toml"},
+       "(it is a folder of idx files: name one of them)"},
+      {"folder_without_such_files",
+       {{"c.toml", array_config("d", "format = \"csv\"\ntarget = \"y\"\n")}, {"d/a.txt", "x"}},
+       {"train", "c.toml"},
+       "d: the folder holds no csv files; expected names that end in .csv, .csv.gz, .tsv"},
+      {"pictures_without_classes",
+       {{"c.toml", array_config("d", "")}, {"d/1.png", "x"}},
+       {"train", "c.toml"},
+       "its pictures are not in folders by class"},
+      {"no_such_array",
+       {{"c.toml", array_config("x.npz", "target = \"lable\"\ninput = \"x\"\n")},
+        {"x.npz", zip_of({{"x.npy", rows()}, {"label.npy", labels(1)}})}},
+       {"train", "c.toml"},
+       "x.npz\": it has no array \"lable\"; do you mean \"label\"?"},
   };
 }
 
@@ -231,8 +290,8 @@ std::vector<Misuse> of_checkpoints() {
 
 std::vector<Misuse> all_of_them() {
   std::vector<Misuse> all;
-  for (const auto& some :
-       {of_tables(), of_arrays(), of_hostile_files(), of_pictures(), of_checkpoints()})
+  for (const auto& some : {of_tables(), of_several_files(), of_arrays(), of_hostile_files(),
+                           of_pictures(), of_checkpoints()})
     all.insert(all.end(), some.begin(), some.end());
   return all;
 }

@@ -265,7 +265,7 @@ TEST_F(StoreTest, MembersOfArchives) {
   expect_same_in_every_way(
       memory, Dataset::of({{"x", data::safetensors_rows(path("a.safetensors"), "x")}}));
   EXPECT_HAS(error_of([&] { data::safetensors_rows(path("a.safetensors"), "z"); }),
-             "no tensor \"z\"; it has first, x");
+             "no tensor \"z\"; it has \"first\", \"x\"");
 }
 
 TEST_F(StoreTest, PackedDigitsAreAsPlainOnes) {

@@ -13,6 +13,7 @@
 #include "ebb/io/image/image.hpp"
 #include "ebb/io/text/csv.hpp"
 #include "ebb/io/text/jsonl.hpp"
+#include "ebb/io/text/jsonl_table.hpp"
 #include "tests/io/archive/zip_bytes.hpp"
 #include "tests/io/folder.hpp"
 #include "tests/io/image/png_bytes.hpp"
@@ -59,6 +60,16 @@ std::vector<Format> formats() {
     const auto s = io::read_jsonl_schema(path);
     io::read_jsonl_rows(path, {}, s, [](const auto&) {});
   };
+  const Read objects = [](const std::string& path) {
+    const auto s = io::read_jsonl_columns(std::span(&path, 1), {});
+    io::CsvLayout layout;
+    for (const io::CsvColumn& c : s.columns) {
+      const bool number = c.kind == io::ColumnKind::number;
+      layout.columns.push_back(
+          {number ? io::CsvPlace::As::number : io::CsvPlace::As::id, layout.words++, 0, 1, true});
+    }
+    io::read_jsonl_table(path, {}, s, layout, [](auto) {});
+  };
   const io::CsvSchema schema{{{"a", io::ColumnKind::number, 3, 0, 0.5, 2, -1, 7},
                               {"b\n", io::ColumnKind::category, 2, 1, 0, 0, 0, 0, {"x", "y,\""}}},
                              3};
@@ -90,6 +101,9 @@ std::vector<Format> formats() {
        "{\"a\": [1, 2.5e0], \"b\": \"x\\u00e9\", \"c\": [3]}\n{\"a\": [3, 4], \"b\": \"y\", \"c\": "
        "[]}\n",
        jsonl, false},
+      {"jsonl table",
+       "{\"a\": 1, \"b\": \"x\\u00e9\", \"c\": true}\n{\"b\": null, \"a\": -2.5e1, \"d\": [{}]}\n",
+       objects, false},
   };
 }
 

@@ -26,24 +26,36 @@ std::uint64_t page_end(std::uint64_t offset) { return (offset + kPage - 1) / kPa
 
 RowFile::RowFile(File file, std::uint64_t first, std::size_t row_bytes, std::size_t stride,
                  std::int64_t rows)
-    : file_(std::move(file)),
-      first_(first),
-      row_bytes_(row_bytes),
-      stride_(stride),
-      rows_(rows),
-      opened_(stamp()) {
+    : row_bytes_(row_bytes), stride_(stride), rows_(rows) {
   // No reading ahead of what is announced: between shuffled rows lies what a batch has no use for.
-  file_.set_direct(false);
+  file.set_direct(false);
+  const Stamp now = stamp(file);
+  parts_.push_back({std::move(file), first, 0, rows, now});
+}
+
+RowFile::RowFile(std::vector<Part> parts, std::size_t row_bytes, std::size_t stride)
+    : row_bytes_(row_bytes), stride_(stride) {
+  for (Part& p : parts) {
+    p.file.set_direct(false);
+    const Stamp now = stamp(p.file);
+    parts_.push_back({std::move(p.file), p.first, rows_, p.rows, now});
+    rows_ += p.rows;
+  }
 }
 
 std::size_t RowFile::buffer_bytes() const {
-  if (rows_ == 0) return 0;
-  const std::size_t all = static_cast<std::size_t>(rows_ - 1) * stride_ + row_bytes_;
+  std::int64_t most = 0;
+  for (const Opened& p : parts_) most = std::max(most, p.rows);
+  if (most == 0) return 0;
+  const std::size_t all = static_cast<std::size_t>(most - 1) * stride_ + row_bytes_;
   return std::max(row_bytes_, std::min(kBuffer, all));
 }
 
-RowFile::Run RowFile::run(std::span<const Wanted> wanted, std::size_t most) const {
-  const auto start_of = [&](std::uint32_t row) { return first_ + std::uint64_t{row} * stride_; };
+RowFile::Run RowFile::run(const Opened& part, std::span<const Wanted> wanted,
+                          std::size_t most) const {
+  const auto start_of = [&](std::uint32_t row) {
+    return part.first + static_cast<std::uint64_t>(row - part.begin) * stride_;
+  };
   const std::uint64_t start = start_of(wanted[0].row);
   std::uint64_t end = start + row_bytes_;
   std::size_t rows = 1;
@@ -57,6 +69,19 @@ RowFile::Run RowFile::run(std::span<const Wanted> wanted, std::size_t most) cons
 
 void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
                    const Place& place) const {
+  for (Opened& part : parts_) {
+    const auto end = std::partition_point(wanted.begin(), wanted.end(), [&](const Wanted& w) {
+      return w.row < part.begin + part.rows;
+    });
+    const auto here = static_cast<std::size_t>(end - wanted.begin());
+    if (here > 0) read(part, wanted.first(here), buffer, place);
+    wanted = wanted.subspan(here);
+  }
+}
+
+void RowFile::read(Opened& part, std::span<const Wanted> wanted, std::span<std::byte> buffer,
+                   const Place& place) const {
+  File& file = part.file;
   std::size_t announced = 0;
   std::uint64_t announced_bytes = 0, kept_bytes = 0;  // in the page cache: to be read, and read
   const auto cached = [](const Run& r) {
@@ -64,23 +89,23 @@ void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
   };
   for (std::size_t at = 0; at < wanted.size();) {
     while (announced < wanted.size() && announced_bytes < kAnnounced) {
-      const Run r = run(wanted.subspan(announced), buffer.size());
-      ::posix_fadvise(file_.descriptor(), static_cast<off_t>(r.offset), static_cast<off_t>(r.bytes),
+      const Run r = run(part, wanted.subspan(announced), buffer.size());
+      ::posix_fadvise(file.descriptor(), static_cast<off_t>(r.offset), static_cast<off_t>(r.bytes),
                       POSIX_FADV_WILLNEED);  // advice: where it is not taken, reads wait for longer
       announced += r.rows;
       announced_bytes += cached(r);
     }
-    const Run r = run(wanted.subspan(at), buffer.size());
+    const Run r = run(part, wanted.subspan(at), buffer.size());
     try {
-      file_.read_at(r.offset, buffer.first(r.bytes));
+      file.read_at(r.offset, buffer.first(r.bytes));
     } catch (const FileError&) {
-      if (stamp() != opened_) refuse_change();
+      if (stamp(file) != part.stamp) refuse_change(part);
       throw;
     }
     announced_bytes -= cached(r);
     kept_bytes += cached(r);
     if (kept_bytes >= kKept) {
-      drop_cached_up_to(file_, r.offset + r.bytes);
+      drop_cached_up_to(file, r.offset + r.bytes);
       kept_bytes = 0;
     }
     const std::uint32_t first_row = wanted[at].row;
@@ -88,22 +113,27 @@ void RowFile::read(std::span<const Wanted> wanted, std::span<std::byte> buffer,
       place(w, buffer.data() + static_cast<std::size_t>(w.row - first_row) * stride_);
     at += r.rows;
   }
-  drop_cached_up_to(file_, opened_.bytes);
-  if (stamp() != opened_) refuse_change();
+  drop_cached_up_to(file, part.stamp.bytes);
+  if (stamp(file) != part.stamp) refuse_change(part);
 }
 
-RowFile::Stamp RowFile::stamp() const {
+RowFile::Stamp RowFile::stamp(const File& file) {
   struct stat info {};
-  if (::fstat(file_.descriptor(), &info) < 0) return {};
+  if (::fstat(file.descriptor(), &info) < 0) return {};
   return {static_cast<std::uint64_t>(info.st_size), info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
 void RowFile::refuse_change() const {
-  const Stamp now = stamp();
+  for (const Opened& part : parts_)
+    if (stamp(part.file) != part.stamp) refuse_change(part);
+  refuse_change(parts_.front());
+}
+
+void RowFile::refuse_change(const Opened& part) {
   throw FileError(fmt::format(
       "cannot read \"{}\": it has changed since it was opened ({} bytes then, {} now); leave the "
       "files of a data set as they are while it is in use, and open it anew",
-      file_.path(), opened_.bytes, now.bytes));
+      part.file.path(), part.stamp.bytes, stamp(part.file).bytes));
 }
 
 }  // namespace ebb::data

@@ -1,4 +1,4 @@
-// Rows of one length in a file, read when a batch wants them.
+// Rows of one length in a file, or in several one after the other, read when a batch wants them.
 //
 // What is read leaves the page cache again, which else is memory of the process's group. So each
 // read goes to the disk, and a batch's rows are asked for together: ascending, neighbours in one
@@ -9,6 +9,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ebb/base/file.hpp"
 
@@ -25,6 +26,13 @@ class RowFile {
   // Row i is the `row_bytes` bytes at first + i * stride; the file is long enough for all of them.
   RowFile(File file, std::uint64_t first, std::size_t row_bytes, std::size_t stride,
           std::int64_t rows);
+  // Row 0 of a part follows the last one of the part before it.
+  struct Part {
+    File file;
+    std::uint64_t first;
+    std::int64_t rows;
+  };
+  RowFile(std::vector<Part> parts, std::size_t row_bytes, std::size_t stride);
   RowFile(const RowFile&) = delete;
   RowFile& operator=(const RowFile&) = delete;
 
@@ -35,7 +43,7 @@ class RowFile {
 
   // Calls `place` for each of these rows, which ascend. Any number of threads may read at once.
   void read(std::span<const Wanted> wanted, std::span<std::byte> buffer, const Place& place) const;
-  [[noreturn]] void refuse_change() const;  // a FileError: it is not what it was
+  [[noreturn]] void refuse_change() const;  // a FileError: one of them is not what it was
 
  private:
   struct Run {  // rows that one read covers
@@ -48,14 +56,21 @@ class RowFile {
     std::int64_t seconds = 0, nanoseconds = 0;
     bool operator==(const Stamp&) const = default;
   };
-  Run run(std::span<const Wanted> wanted, std::size_t most) const;
-  Stamp stamp() const;
+  struct Opened {
+    File file;
+    std::uint64_t first;  // byte of row `begin`
+    std::int64_t begin, rows;
+    Stamp stamp;
+  };
+  static Stamp stamp(const File& file);
+  [[noreturn]] static void refuse_change(const Opened& part);
+  Run run(const Opened& part, std::span<const Wanted> wanted, std::size_t most) const;
+  void read(Opened& part, std::span<const Wanted> wanted, std::span<std::byte> buffer,
+            const Place& place) const;
 
-  mutable File file_;  // reads name their offset, and leave it as it is
-  std::uint64_t first_;
+  mutable std::vector<Opened> parts_;  // reads name their offset, and leave files as they are
   std::size_t row_bytes_, stride_;
-  std::int64_t rows_;
-  Stamp opened_;
+  std::int64_t rows_ = 0;
 };
 
 }  // namespace ebb::data

@@ -86,10 +86,13 @@ std::string version_of(const std::string& path) {
 }
 
 std::optional<RowStore> RowStore::find(const StoreOptions& options, const StoreKey& key) {
+  if (options.was_kept) *options.was_kept = false;
   if (options.in_memory) return {};
   const std::string path = path_of(options, key);
   if (!file_exists(path)) return {};
-  return open(path, key);
+  std::optional<RowStore> found = open(path, key);
+  if (options.was_kept) *options.was_kept = found.has_value();
+  return found;
 }
 
 // One that is not whole, or of something else, is none: it is made anew.
@@ -154,19 +157,44 @@ Source RowStore::lists(std::size_t offset, std::size_t list, DType dtype,
   return Source::of_lists(places, content, longest);
 }
 
-RowStoreWriter::RowStoreWriter(const StoreOptions& options, StoreKey key, std::string text,
-                               StoreShape shape)
-    : key_(std::move(key)), list_written_(shape.lists.size(), 0) {
-  store_.shape_ = std::move(shape);
-  const StoreShape& s = store_.shape_;
+void RowStore::take_memory() {
   const auto u8 = [](std::int64_t rows, std::uint64_t bytes) {
     const Spec spec{{rows, static_cast<std::int64_t>(bytes)}, DType::u8};
     return Tensor::uninitialized(spec, "rows", Category::data);
   };
+  memory_ = u8(shape_.rows, shape_.row_bytes);
+  for (const std::uint64_t bytes : shape_.lists) list_memory_.push_back(u8(1, bytes));
+}
+
+void RowStore::take_shape(bool in_memory) {
+  if (in_memory) {
+    take_memory();
+    // Rows that a map is tried with; the rest is never touched, and takes no memory but for the account.
+    const std::size_t some = std::min<std::size_t>(memory_.spec().bytes(), 1 << 20);
+    if (some) std::memset(memory_.bytes(), 0, some);
+    return;
+  }
+  std::uint64_t end = static_cast<std::uint64_t>(shape_.rows) * shape_.row_bytes;
+  for (const std::uint64_t bytes : shape_.lists) end += bytes;
+  File file = File::temporary(temporary_folder());
+  file.truncate(end);
+  path_ = fmt::format("/proc/self/fd/{}", file.descriptor());  // it has no other name
+  file_ = std::make_shared<RowFile>(std::move(file), 0, shape_.row_bytes, shape_.row_bytes,
+                                    shape_.rows);
+}
+
+RowStoreWriter::RowStoreWriter(const StoreOptions& options, StoreKey key, std::string text,
+                               StoreShape shape)
+    : key_(std::move(key)), shape_only_(options.shape_only), list_written_(shape.lists.size(), 0) {
+  store_.shape_ = std::move(shape);
+  const StoreShape& s = store_.shape_;
+  if (shape_only_) {
+    store_.take_shape(options.in_memory);
+    return;
+  }
   if (options.in_memory) {
     store_.text_ = std::move(text);
-    store_.memory_ = u8(s.rows, s.row_bytes);
-    for (const std::uint64_t bytes : s.lists) store_.list_memory_.push_back(u8(1, bytes));
+    store_.take_memory();
     return;
   }
   store_.path_ = path_of(options, key_);
@@ -197,6 +225,7 @@ void RowStoreWriter::put(std::uint64_t offset, std::span<const std::byte> bytes)
 }
 
 void RowStoreWriter::add_rows(std::span<const std::byte> rows) {
+  if (shape_only_) throw Enough();
   const StoreShape& s = store_.shape_;
   if (rows.size() > static_cast<std::uint64_t>(s.rows) * s.row_bytes - rows_written_)
     throw Error(
@@ -212,6 +241,7 @@ void RowStoreWriter::add_rows(std::span<const std::byte> rows) {
 
 std::uint64_t RowStoreWriter::add_list(std::size_t list, std::span<const std::byte> bytes) {
   const std::uint64_t at = list_written_[list];
+  if (shape_only_) return at;
   if (bytes.size() > store_.shape_.lists[list] - at)
     throw Error(
         fmt::format("{}: it has more than it had before; it has changed while it was read, "
@@ -226,6 +256,7 @@ std::uint64_t RowStoreWriter::add_list(std::size_t list, std::span<const std::by
 }
 
 RowStore RowStoreWriter::finish() {
+  if (shape_only_) return std::move(store_);
   const StoreShape& s = store_.shape_;
   if (rows_written_ != static_cast<std::uint64_t>(s.rows) * s.row_bytes || list_written_ != s.lists)
     throw Error(

@@ -17,6 +17,11 @@ namespace ebb::data {
 struct StoreOptions {
   bool in_memory = true;   // false: rows are kept in a file of `cache`, and a batch reads its own
   std::string cache = {};  // a folder; none: cache_folder()
+  // To plan with: as much memory is counted, or a file is as long, as rows would take; only the first of them are
+  // made, to see what that takes, and none is kept.
+  bool shape_only = false;
+  bool* was_kept =
+      nullptr;  // set to whether the cache had the rows, so that their source was not read
 };
 
 // EBB_CACHE, else ebb in XDG_CACHE_HOME, in .cache of HOME, or in the temporary folder.
@@ -51,6 +56,8 @@ class RowStore {
   friend class RowStoreWriter;
   RowStore() = default;
   static std::optional<RowStore> open(const std::string& path, const StoreKey& key);
+  void take_memory();
+  void take_shape(bool in_memory);
 
   std::string text_, path_;
   StoreShape shape_;
@@ -70,11 +77,23 @@ class RowStoreWriter {
   std::uint64_t add_list(std::size_t list, std::span<const std::byte> bytes);
   RowStore finish();
 
+  // What add_rows throws where the shape is all that is wanted: fill_all() ends with it.
+  struct Enough {};
+  template <class Fill>
+  RowStore fill_all(const Fill& fill) {
+    try {
+      fill();
+    } catch (const Enough&) {
+    }
+    return finish();
+  }
+
  private:
   void put(std::uint64_t offset, std::span<const std::byte> bytes);
 
   StoreKey key_;
   RowStore store_;
+  bool shape_only_ = false;
   std::unique_ptr<AtomicFile> file_;  // none: in memory
   std::uint64_t rows_written_ = 0, unflushed_ = 0;
   std::vector<std::uint64_t> list_written_, list_first_;

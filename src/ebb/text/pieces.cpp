@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "ebb/base/file.hpp"
 #include "ebb/base/memory.hpp"
 
 namespace ebb::text {
@@ -13,7 +12,10 @@ constexpr std::size_t kPiece = 256 << 10;  // far more than what use() may leave
 }  // namespace
 
 void read_pieces(const std::string& path, const UsePiece& use) {
-  File file = File::open(path);
+  read_pieces(File::open(path), use);
+}
+
+void read_pieces(File file, const UsePiece& use) {
   const memory::Buffer buffer(kPiece, "read_pieces", Category::data);
   std::size_t held = 0;
   std::uint64_t done = 0;

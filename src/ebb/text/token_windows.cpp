@@ -19,7 +19,7 @@ constexpr std::size_t kPart = 64 << 10;        // bytes of text that are encoded
 constexpr std::uint64_t kUnwritten = 4 << 20;  // of the page cache, at most
 
 // Writes the tokens of a text file to `to`; gives how many.
-std::int64_t encode_file(const std::string& path, const data::Tokenizer& tokenizer, File& to) {
+std::int64_t encode_file(File from, const data::Tokenizer& tokenizer, File& to) {
   const memory::Buffer tokens(kPart * sizeof(Token), "token_windows", Category::data);
   std::uint64_t bytes = 0, written = 0;
   const auto encode = [&](std::string_view text) {
@@ -30,7 +30,7 @@ std::int64_t encode_file(const std::string& path, const data::Tokenizer& tokeniz
     to.write_back(0, bytes);
     written = bytes;
   };
-  read_pieces(path, [&](std::string_view text, bool goes_on) {
+  read_pieces(std::move(from), [&](std::string_view text, bool goes_on) {
     std::size_t used = 0;
     while (used < text.size()) {
       std::string_view part = text.substr(used, kPart);
@@ -60,17 +60,22 @@ std::int64_t windows_of(const std::string& path, std::int64_t tokens, std::int64
 
 Dataset token_windows(const std::string& path, const data::Tokenizer& tokenizer,
                       const TokenWindowsOptions& options) {
+  return token_windows(File::open(path), path, tokenizer, options);
+}
+
+Dataset token_windows(File from, const std::string& path, const data::Tokenizer& tokenizer,
+                      const TokenWindowsOptions& options) {
   const std::int64_t window = options.window, stride = options.stride ? options.stride : window;
   if (window < 1 || stride < 1)
     throw Error(fmt::format(
         "token_windows \"{}\": a window of {} and a stride of {}; both must be at least 1", path,
         window, stride));
   File file = File::temporary(options.folder.empty() ? temporary_folder() : options.folder);
-  const std::int64_t tokens = encode_file(path, tokenizer, file);
+  const std::int64_t tokens = encode_file(std::move(from), tokenizer, file);
   const std::int64_t count = windows_of(path, tokens, window, stride);
   if (options.in_memory) {
     Tensor all = Tensor::uninitialized({{tokens}, DType::i32}, "token_windows", Category::data);
-    file.read_at(0, {all.bytes(), all.spec().bytes()});
+    if (!options.shape_only) file.read_at(0, {all.bytes(), all.spec().bytes()});
     const auto column = [&](std::int64_t offset) {
       return data::Source::windows(all, count, window, stride, offset);
     };

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ebb/base/file.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/tokenizer.hpp"
 
@@ -20,11 +21,15 @@ struct TokenWindowsOptions {
   std::int64_t stride = 0;   // from one window to the next; 0: as long as the window
   bool in_memory = false;    // four bytes a token; false: the tokens stay in their file
   std::string folder = {};   // of that file; empty: temporary_folder()
+  bool shape_only = false;   // to plan with: tokens are counted, and none of them is held in memory
 };
 
 // "input" and "target", i32(window): target[t] follows input[t] in the text. What is left over at the end,
 // shorter than a window and one more, is not used.
 Dataset token_windows(const std::string& path, const data::Tokenizer& tokenizer,
+                      const TokenWindowsOptions& options = {});
+// The same of a file that is open, which is called `name` in errors.
+Dataset token_windows(File file, const std::string& name, const data::Tokenizer& tokenizer,
                       const TokenWindowsOptions& options = {});
 
 }  // namespace ebb::text

@@ -41,16 +41,16 @@ std::uint64_t to_read_in(std::uint64_t reserve) {
 }
 
 // On all threads, or where a budget has no room for what each of them takes, on one.
-RunData open_in_little(const Config& config) {
+RunData open_in_little(const Config& config, Opening how) {
   const int threads = pool::threads();
   try {
-    return open_data(config);
+    return open_data(config, how);
   } catch (const OutOfMemory&) {
     if (threads == 1) throw;
   }
   pool::set_threads(1);
   try {
-    RunData data = open_data(config);
+    RunData data = open_data(config, how);
     pool::set_threads(threads);
     return data;
   } catch (...) {
@@ -113,13 +113,13 @@ struct Job::Opened {
   std::unique_ptr<LeastBudget> least;
 };
 
-Job::Opened Job::open(Config config) {
+Job::Opened Job::open(Config config, Opening how) {
   const bool of_the_user = config.memory.budget.kind == BudgetConfig::Kind::bytes;
   try {
     const std::uint64_t reserve = runtime::reserve();  // before a budget asks for it
     Budget budget = budget_of(config);
     ledger::reset_peak();
-    RunData data = open_in_little(config);
+    RunData data = open_in_little(config, how);
     runtime::drop_code();  // of reading, before that of planning comes
     auto least = std::make_unique<LeastBudget>(to_read_in(reserve));
     return {std::move(config), std::move(budget), std::move(data), std::move(least)};
@@ -130,7 +130,7 @@ Job::Opened Job::open(Config config) {
   const std::uint64_t asked = config.memory.budget.bytes;
   const bool could_stay = config.data.in_memory && !is_generated(config.data.format);
   config.memory.budget = {.kind = BudgetConfig::Kind::automatic};
-  Job whole(std::move(config));
+  Job whole(std::move(config), Opening::shape);
   const auto trainer = whole.trainer("", false);
   throw too_small(asked,
                   could_stay ? " to hold the data (data.in_memory = false leaves it in a file)"
@@ -138,7 +138,7 @@ Job::Opened Job::open(Config config) {
                   smallest_budget());
 }
 
-Job::Job(Config given) : Job(open(prepared(std::move(given)))) {}
+Job::Job(Config given, Opening how) : Job(open(prepared(std::move(given)), how)) {}
 
 Job::Job(Opened opened) : Job(std::move(opened.config), Reading(opened.data.reading)) {
   budget = std::move(opened.budget);
@@ -157,7 +157,7 @@ std::map<std::string, std::string> Job::same() const {
   add_content("data.target_path", d.target_path, all);
   add_content("data.validation_path", d.validation_path, all);
   add_content("data.validation_target_path", d.validation_target_path, all);
-  if (d.format == DataFormat::text && d.vocabulary != "characters" && d.vocabulary != "bytes") {
+  if (is_text(d) && d.vocabulary != "bytes") {
     all.erase("data.vocabulary");
     add_content("data.vocabulary", {d.vocabulary}, all);
   }
@@ -205,8 +205,10 @@ std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
   o.live = live;
   o.bad_steps = c.train.bad_steps;
   o.check_gradient = c.train.check_gradient;
-  o.same = same();
-  o.extra = extra();
+  if (!directory.empty()) {  // files are read for it
+    o.same = same();
+    o.extra = extra();
+  }
   TrainerOptions free{.compile = o.compile, .live = false};
   free.compile.memory = {};
   std::optional<BudgetTooSmall> refused;

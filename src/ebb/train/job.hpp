@@ -25,8 +25,8 @@ inline constexpr char kConfigExtra[] = "config", kReadingExtra[] = "reading";
 
 struct Job {
   // Takes the threads and the budget that the config says, seeds random draws, opens the data. Throws
-  // BudgetTooSmall where that leaves no room to read it.
-  explicit Job(Config config);
+  // BudgetTooSmall where that leaves no room to read it. Opening::shape: to be planned, and not to run.
+  explicit Job(Config config, Opening how = Opening::rows);
   // Without data to train on: what a checkpoint needs to be asked.
   Job(Config config, Reading reading);
   Job(Job&&) = default;
@@ -57,7 +57,7 @@ struct Job {
   std::unique_ptr<LeastBudget> least_;  // that the data can be read in
 
   struct Opened;
-  static Opened open(Config config);
+  static Opened open(Config config, Opening how);
   explicit Job(Opened opened);
   std::unique_ptr<Trainer> make_trainer(TrainerOptions options);
 };

@@ -133,7 +133,14 @@ TEST_F(CsvTest, WhatIsWrongIsNamedByItsLine) {
   EXPECT_HAS(refused(std::string("a,b\n1,2\n1,\0\n", 12)), "line 3: it holds a NUL byte");
   EXPECT_HAS(refused("a,b\n1,x\n", {.kinds = {{"b", ColumnKind::number}}}),
              "line 2: column \"b\": \"x\" is no number");
-  EXPECT_HAS(refused("a,b\n1,x\n", {.kinds = {{"c", ColumnKind::number}}}), "no column \"c\"");
+  EXPECT_HAS(refused("a,b\n1,x\n", {.kinds = {{"c", ColumnKind::number}}}),
+             "a.csv\": it has no column \"c\"; it has \"a\", \"b\"");
+  EXPECT_HAS(refused("price,b\n1,x\n", {.kinds = {{"Prcie", ColumnKind::ignored}}}),
+             "no column \"Prcie\"; do you mean \"price\"? it has \"price\", \"b\"");
+  std::string many = "c0";
+  for (int i = 1; i < 100; ++i) many += ",c" + std::to_string(i);
+  EXPECT_HAS(refused(many + "\n", {.kinds = {{"zzzzz", ColumnKind::ignored}}}),
+             "\"c18\", \"c19\" and 80 more");
   EXPECT_HAS(refused("a\nu\nv\nw\n", {.most_categories = 2}), "more than 2 different texts");
   EXPECT_HAS(refused("a\n" + std::string(2000, 'x')), "a text of 2000 bytes");
   EXPECT_HAS(error_of([&] { schema("a\n", {.separator = '"'}); }), "separator and quote");

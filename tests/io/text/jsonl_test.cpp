@@ -121,7 +121,8 @@ TEST_F(JsonlTest, WhatIsWrongIsNamedByItsLine) {
   EXPECT_HAS(refused(good, {.kinds = {{"c", JsonKind::number}}}),
              "was said to be number, and holds strings");
   EXPECT_HAS(refused("{\"a\": 1.5}", {.kinds = {{"a", JsonKind::integer}}}), "not whole");
-  EXPECT_HAS(refused(good, {.kinds = {{"d", JsonKind::text}}}), "field \"d\" was said to be text");
+  EXPECT_HAS(refused(good, {.kinds = {{"d", JsonKind::text}}}),
+             "a.jsonl\": it has no field \"d\"; it has \"a\", \"b\", \"c\"");
   EXPECT_HAS(refused(good + "{\"a\": 1, \"b\": [], \"c\": \"y\"}", {.most_classes = 1}),
              "more than 1 different strings");
   const std::string deep = "{\"a\": " + std::string(100'000, '[') + "\n";

@@ -61,7 +61,7 @@ std::string config_with(const ConfigKey& k) {
   if (format == "\"text\"" && kind != "\"gpt\"") set["model"] = {{"kind", "\"gpt\""}};
   if (format != "\"digits\"" && format != "\"sequences\"")
     set["data"].insert({"path", "\"a.bin\""});
-  if (format == "\"csv\"") set["data"].insert({"target", "\"y\""});
+  if (format == "\"csv\"" || format == "\"jsonl\"") set["data"].insert({"target", "\"y\""});
   if (k.name == "nesterov") set["train"]["momentum"] = "0.9";
   if (k.name == "validation_target_path") set["data"]["target_path"] = "\"b.bin\"";
   if (k.name == "micro_batch") set["train"]["batch"] = "64";

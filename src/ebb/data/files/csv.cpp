@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/io/bytes/refuse.hpp"
+#include "ebb/io/text/jsonl.hpp"
+#include "ebb/io/text/jsonl_table.hpp"
 
 namespace ebb::data {
 namespace {
@@ -37,6 +40,28 @@ CsvPlace number_place(const CsvColumn& c, const CsvOptions& o) {
   place.missing = o.missing == Missing::mean ? static_cast<float>(c.mean) : 0;
   return place;
 }
+
+using Paths = std::vector<std::string>;
+
+// What a table is written in.
+struct Language {
+  const char* name;    // in keys of stores, with the version of what is kept
+  const char* column;  // what its columns are called
+  std::vector<std::string> (*names)(const std::string& path, const io::CsvOptions& format);
+  CsvSchema (*schema)(std::span<const std::string> paths, const io::CsvOptions& format);
+  void (*rows)(const std::string& path, const io::CsvOptions& format, const CsvSchema& schema,
+               const io::CsvLayout& layout, const io::CsvSink& sink);
+};
+constexpr Language kCsv{"csv 1", "column", io::read_csv_names, io::read_csv_schema,
+                        io::read_csv_rows};
+constexpr Language kJsonl{"jsonl table 1", "field",
+                          [](const std::string& path, const io::CsvOptions& format) {
+                            std::vector<std::string> names;
+                            for (auto& f : io::read_jsonl_first(path, format.longest_line))
+                              names.push_back(std::move(f.name));
+                            return names;
+                          },
+                          io::read_jsonl_columns, io::read_jsonl_table};
 
 Plan plan_of(const std::string& path, const CsvSchema& schema, const CsvOptions& o) {
   Plan plan;
@@ -71,9 +96,13 @@ Plan plan_of(const std::string& path, const CsvSchema& schema, const CsvOptions&
   return plan;
 }
 
-StoreKey key_of(const std::string& path, const CsvOptions& o) {
+StoreKey key_of(const Language& language, const Paths& paths, const CsvOptions& o) {
   const io::CsvOptions& f = o.format;
-  std::string what = fmt::format("csv 1 {}", std::filesystem::absolute(path).string());
+  std::string what = language.name, version;
+  for (const std::string& path : paths) {
+    what += " " + std::filesystem::absolute(path).string();
+    version += (version.empty() ? "" : "; ") + version_of(path);
+  }
   what +=
       fmt::format(" target={} classes={} standardise={} one_hot={} missing={} header={}", o.target,
                   o.classes, o.standardise, o.one_hot, static_cast<int>(o.missing), f.header);
@@ -82,34 +111,37 @@ StoreKey key_of(const std::string& path, const CsvOptions& o) {
                   static_cast<int>(f.quote), fmt::join(f.missing, "|"), f.most_categories);
   for (const auto& [name, kind] : f.kinds) what += fmt::format(" {}={}", name, io::name(kind));
   if (o.schema) what += " schema " + to_string(*o.schema);
-  return {what, version_of(path)};
+  return {what, version};
 }
 
-// The schema of an earlier file, with as many rows as this one has. It may be without a target.
-CsvSchema fitted(const std::string& path, CsvSchema schema, const CsvOptions& o) {
-  const std::vector<std::string> names = io::read_csv_names(path, o.format);
-  if (std::find(names.begin(), names.end(), o.target) == names.end())
+bool has(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The schema of an earlier file, with as many rows as these have. They may be without a target.
+CsvSchema fitted(const Language& language, const Paths& paths, CsvSchema schema,
+                 const CsvOptions& o) {
+  if (!has(language.names(paths[0], o.format), o.target))
     std::erase_if(schema.columns, [&](const CsvColumn& c) { return c.name == o.target; });
   schema.rows = 0;
-  const Plan plan = plan_of(path, schema, o);
+  const Plan plan = plan_of(paths[0], schema, o);
   const auto words = static_cast<std::int64_t>(std::max<std::size_t>(plan.layout.words, 1));
-  read_csv_rows(path, o.format, schema, plan.layout, [&](std::span<const std::uint32_t> rows) {
-    schema.rows += static_cast<std::int64_t>(rows.size()) / words;
-  });
+  for (const std::string& path : paths)
+    language.rows(path, o.format, schema, plan.layout, [&](std::span<const std::uint32_t> rows) {
+      schema.rows += static_cast<std::int64_t>(rows.size()) / words;
+    });
   return schema;
 }
 
-CsvSchema schema_of(const std::string& path, const CsvOptions& o) {
-  if (o.schema) return fitted(path, *o.schema, o);
+CsvSchema schema_of(const Language& language, const Paths& paths, const CsvOptions& o) {
+  if (o.schema) return fitted(language, paths, *o.schema, o);
   io::CsvOptions format = o.format;
-  if (!o.target.empty() && o.classes) format.kinds[o.target] = ColumnKind::category;
-  CsvSchema schema = io::read_csv_schema(path, format);
-  if (!o.target.empty()) try {
-      (void)schema.index_of(o.target);
-    } catch (const Error& e) {
-      throw Error(fmt::format("{}: the target: {}", path, e.what()));
-    }
-  return schema;
+  if (!o.target.empty()) {  // before all of it is read
+    const std::vector<std::string> names = language.names(paths[0], format);
+    if (!has(names, o.target)) io::refuse_name(paths[0], language.column, o.target, names);
+    if (o.classes) format.kinds[o.target] = ColumnKind::category;
+  }
+  return language.schema(paths, format);
 }
 
 CsvData assembled(const RowStore& store, CsvSchema schema, const Plan& plan) {
@@ -128,25 +160,40 @@ CsvData assembled(const RowStore& store, CsvSchema schema, const Plan& plan) {
   return {Dataset::of(std::move(columns)), std::move(schema)};
 }
 
-}  // namespace
-
-CsvData csv(const std::string& path, CsvOptions options) {
-  const StoreKey key = key_of(path, options);
+CsvData table(const Language& language, const Paths& paths, const CsvOptions& options) {
+  if (paths.empty()) throw Error(fmt::format("{}: there is no file to read", language.name));
+  const StoreKey key = key_of(language, paths, options);
   if (const auto found = RowStore::find(options.store, key)) {
     CsvSchema schema = io::parse_csv_schema(found->text());
-    const Plan plan = plan_of(path, schema, options);
+    const Plan plan = plan_of(paths[0], schema, options);
     return assembled(*found, std::move(schema), plan);
   }
-  CsvSchema schema = schema_of(path, options);
-  const Plan plan = plan_of(path, schema, options);
+  CsvSchema schema = schema_of(language, paths, options);
+  const Plan plan = plan_of(paths[0], schema, options);
   if (plan.layout.words == 0)
-    throw Error(
-        fmt::format("csv \"{}\": no column of it is read; expected numbers or categories", path));
+    throw Error(fmt::format("\"{}\": no {} of it is read; expected numbers or categories", paths[0],
+                            language.column));
   RowStoreWriter writer(options.store, key, to_string(schema),
                         {schema.rows, plan.layout.words * sizeof(std::uint32_t), {}});
-  read_csv_rows(path, options.format, schema, plan.layout,
-                [&](std::span<const std::uint32_t> rows) { writer.add_rows(std::as_bytes(rows)); });
-  return assembled(writer.finish(), std::move(schema), plan);
+  const RowStore store = writer.fill_all([&] {
+    for (const std::string& path : paths)
+      language.rows(
+          path, options.format, schema, plan.layout,
+          [&](std::span<const std::uint32_t> rows) { writer.add_rows(std::as_bytes(rows)); });
+  });
+  return assembled(store, std::move(schema), plan);
+}
+
+}  // namespace
+
+CsvData csv(const std::string& path, CsvOptions options) { return table(kCsv, {path}, options); }
+
+CsvData csv(const std::vector<std::string>& paths, CsvOptions options) {
+  return table(kCsv, paths, options);
+}
+
+CsvData jsonl_table(const std::vector<std::string>& paths, CsvOptions options) {
+  return table(kJsonl, paths, options);
 }
 
 }  // namespace ebb::data

@@ -34,7 +34,11 @@ struct CsvData {
   io::CsvSchema schema;  // to keep with a model, for files that come later
 };
 
-// A file without the target column has no "y": what is to be predicted.
+// A file without the target column has no "y": what is to be predicted. Several files have the same columns, and are
+// one table, in their order.
 CsvData csv(const std::string& path, CsvOptions options = {});
+CsvData csv(const std::vector<std::string>& paths, CsvOptions options);
+// The same of objects a line (io/text/jsonl_table.hpp).
+CsvData jsonl_table(const std::vector<std::string>& paths, CsvOptions options = {});
 
 }  // namespace ebb::data

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
 #include "ebb/data/row_file.hpp"
 #include "ebb/io/archive/npz.hpp"
@@ -42,8 +43,7 @@ Source unpacked(const StoreOptions& options, const StoreKey& key, const Spec& sp
   };
   if (const auto found = RowStore::find(options, key)) return column(*found);
   RowStoreWriter writer(options, key, "", {spec.shape[0], row_bytes_of(spec), {}});
-  fill(writer);
-  return column(writer.finish());
+  return column(writer.fill_all([&] { fill(writer); }));
 }
 
 std::string absolute(const std::string& path) { return std::filesystem::absolute(path).string(); }
@@ -53,6 +53,35 @@ std::string absolute(const std::string& path) { return std::filesystem::absolute
 Source npy_rows(const std::string& path) {
   const NpyReader reader(path);
   return in_place(File::open(path), reader.data_offset(), reader.spec(), reader.swapped());
+}
+
+Source npy_rows(const std::vector<std::string>& paths) {
+  if (paths.empty()) throw Error("npy_rows: there is no file to read");
+  std::vector<RowFile::Part> parts;
+  Spec all;
+  bool swapped = false;
+  for (const std::string& path : paths) {
+    const NpyReader reader(path);
+    const Spec& spec = reader.spec();
+    check_rows(path, spec);
+    if (parts.empty()) {
+      all = spec;
+      swapped = reader.swapped();
+    } else if (spec.dtype != all.dtype || reader.swapped() != swapped ||
+               spec.with_axis(0, 0).shape != all.with_axis(0, 0).shape) {
+      io::refuse(
+          path, fmt::format("it holds {}{}, and \"{}\" {}; files of one data set have rows of "
+                            "one shape and type",
+                            to_string(spec),
+                            reader.swapped() != swapped ? " in the other byte order" : "", paths[0],
+                            to_string(all)));
+    } else {
+      all = all.with_axis(0, all.shape[0] + spec.shape[0]);
+    }
+    parts.push_back({File::open(path), reader.data_offset(), spec.shape[0]});
+  }
+  const std::size_t row = row_bytes_of(all);
+  return {std::make_shared<RowFile>(std::move(parts), row, row), all, 0, swapped};
 }
 
 Source npz_rows(const std::string& path, const std::string& name, StoreOptions options) {
@@ -74,10 +103,9 @@ Source safetensors_rows(const std::string& path, const std::string& name) {
   const auto found = std::find_if(front.tensors.begin(), front.tensors.end(),
                                   [&](const StoredTensor& t) { return t.name == name; });
   if (found == front.tensors.end()) {
-    std::string names;
-    for (const StoredTensor& t : front.tensors) names += (names.empty() ? "" : ", ") + t.name;
-    io::refuse(
-        path, fmt::format("it has no tensor \"{}\"; it has {}", io::shown(name), io::shown(names)));
+    std::vector<std::string> names;
+    for (const StoredTensor& t : front.tensors) names.push_back(t.name);
+    io::refuse_name(path, "tensor", name, names);
   }
   check_rows(path + ": " + name, found->spec);
   if (found->spec.dtype == DType::boolean)

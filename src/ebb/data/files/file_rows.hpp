@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ebb/data/row_store.hpp"
 #include "ebb/data/source.hpp"
@@ -11,6 +12,8 @@ namespace ebb::data {
 
 // Rows of an .npy file that stay in it: C order, any type but bool.
 Source npy_rows(const std::string& path);
+// Of several, one after the other: rows of one shape and type.
+Source npy_rows(const std::vector<std::string>& paths);
 // An array of an .npz file; one that is deflated is unpacked.
 Source npz_rows(const std::string& path, const std::string& name, StoreOptions options = {});
 // A tensor of a .safetensors file: any type but bool.

@@ -44,7 +44,9 @@ std::vector<std::string> sorted_names(const fs::path& folder,
 
 std::vector<Picture> pictures_in(const std::string& folder, std::vector<std::string>& classes) {
   std::vector<Picture> all;
-  classes = sorted_names(folder, [](const fs::directory_entry& e) { return e.is_directory(); });
+  classes = sorted_names(folder, [](const fs::directory_entry& e) {
+    return e.is_directory() && !e.path().filename().string().starts_with('.');
+  });
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const fs::path inside = fs::path(folder) / classes[i];
     for (const std::string& name : sorted_names(inside, [](const fs::directory_entry& e) {
@@ -125,8 +127,8 @@ Images images(const std::string& folder, ImagesOptions options) {
   const auto rows = static_cast<std::int64_t>(pictures.size());
   RowStoreWriter writer(options.store, key, fmt::format("{}\n", fmt::join(spec.shape.dims(), ",")),
                         {rows, spec.bytes() + sizeof(std::int32_t), {}});
-  unpack(pictures, how, spec, writer);
-  return {assembled(writer.finish(), spec.shape), std::move(classes)};
+  const RowStore store = writer.fill_all([&] { unpack(pictures, how, spec, writer); });
+  return {assembled(store, spec.shape), std::move(classes)};
 }
 
 }  // namespace ebb::data

@@ -17,7 +17,8 @@ struct ImagesOptions {
 struct Images {
   Dataset
       rows;  // "image": f32(height, width, channels), 0 to 1 (a byte each at rest); "label": i32
-  std::vector<std::string> classes;  // names of the folders, in the order of their bytes
+  std::vector<std::string>
+      classes;  // names of the folders, in the order of their bytes; none with a dot in front
 };
 
 // All .png, .ppm and .pgm files; their order is that of their names, class by class. Pictures that are not

@@ -79,26 +79,31 @@ JsonlData assembled(const RowStore& store, JsonlSchema schema) {
   return {Dataset::of(std::move(columns)), std::move(schema)};
 }
 
-StoreKey key_of(const std::string& path, const JsonlOptions& o) {
-  std::string what =
-      fmt::format("jsonl 1 {} fields={} classes={}", std::filesystem::absolute(path).string(),
-                  fmt::join(o.format.fields, "|"), o.format.most_classes);
+using Paths = std::vector<std::string>;
+
+StoreKey key_of(const Paths& paths, const JsonlOptions& o) {
+  std::string what = "jsonl 1", version;
+  for (const std::string& path : paths) {
+    what += " " + std::filesystem::absolute(path).string();
+    version += (version.empty() ? "" : "; ") + version_of(path);
+  }
+  what +=
+      fmt::format(" fields={} classes={}", fmt::join(o.format.fields, "|"), o.format.most_classes);
   for (const auto& [name, kind] : o.format.kinds)
     what += fmt::format(" {}={}", name, io::name(kind));
   if (o.schema) what += " schema " + to_string(*o.schema);
-  return {what, version_of(path)};
+  return {what, version};
 }
 
 // The schema of an earlier file, with the rows and the lengths of this one.
-JsonlSchema fitted(const std::string& path, const JsonlSchema& from,
-                   const io::JsonlOptions& format) {
+JsonlSchema fitted(const Paths& paths, const JsonlSchema& from, const io::JsonlOptions& format) {
   io::JsonlOptions same = format;
   same.fields.clear();
   for (const JsonlField& f : from.fields) {
     same.fields.push_back(f.name);
     same.kinds[f.name] = f.kind;
   }
-  JsonlSchema found = io::read_jsonl_schema(path, same);
+  JsonlSchema found = io::read_jsonl_schema(paths, same);
   for (std::size_t i = 0; i < found.fields.size(); ++i) {
     JsonlField& f = found.fields[i];
     const JsonlField& g = from.fields[i];
@@ -106,7 +111,7 @@ JsonlSchema fitted(const std::string& path, const JsonlSchema& from,
       throw Error(
           fmt::format("jsonl \"{}\": field \"{}\" holds {} of {}, and {} of {} in the file that "
                       "its schema is of",
-                      path, f.name, f.list ? "lists" : "numbers", f.longest,
+                      paths[0], f.name, f.list ? "lists" : "numbers", f.longest,
                       g.list ? "lists" : "numbers", g.longest));
     f.ragged = g.ragged;
     f.classes = g.classes;
@@ -116,17 +121,25 @@ JsonlSchema fitted(const std::string& path, const JsonlSchema& from,
 
 }  // namespace
 
-JsonlData jsonl(const std::string& path, JsonlOptions options) {
-  const StoreKey key = key_of(path, options);
+JsonlData jsonl(const std::vector<std::string>& paths, JsonlOptions options) {
+  if (paths.empty()) throw Error("jsonl: there is no file to read");
+  const StoreKey key = key_of(paths, options);
   if (const auto found = RowStore::find(options.store, key))
     return assembled(*found, io::parse_jsonl_schema(found->text()));
-  const JsonlSchema schema = options.schema ? fitted(path, *options.schema, options.format)
-                                            : io::read_jsonl_schema(path, options.format);
+  const JsonlSchema schema = options.schema ? fitted(paths, *options.schema, options.format)
+                                            : io::read_jsonl_schema(paths, options.format);
   RowStoreWriter writer(options.store, key, to_string(schema), shape_of(schema));
   GrowingBytes rows;
-  io::read_jsonl_rows(path, options.format, schema,
-                      [&](const JsonlRows& part) { add(part, schema, rows, writer); });
-  return assembled(writer.finish(), schema);
+  const RowStore store = writer.fill_all([&] {
+    for (const std::string& path : paths)
+      io::read_jsonl_rows(path, options.format, schema,
+                          [&](const JsonlRows& part) { add(part, schema, rows, writer); });
+  });
+  return assembled(store, schema);
+}
+
+JsonlData jsonl(const std::string& path, JsonlOptions options) {
+  return jsonl(Paths{path}, std::move(options));
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/row_store.hpp"
@@ -24,6 +25,8 @@ struct JsonlData {
 };
 
 JsonlData jsonl(const std::string& path, JsonlOptions options = {});
+// Several files, one after the other.
+JsonlData jsonl(const std::vector<std::string>& paths, JsonlOptions options);
 
 // The lines of a text, each a list of bytes: "text", u8, without the end of the line.
 Dataset text_lines(const std::string& path, StoreOptions options = {});

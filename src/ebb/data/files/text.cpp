@@ -53,12 +53,32 @@ Dataset windows_of(File file, const Windows& w, const SharedCodes& codes) {
   return Dataset::of({{"input", column(0)}, {"target", column(1)}});
 }
 
-// The bytes that occur, in order.
-std::string bytes_of(std::span<const bool, 256> seen) {
-  std::string out;
-  for (int c = 0; c < 256; ++c)
-    if (seen[static_cast<std::size_t>(c)]) out += static_cast<char>(c);
-  return out;
+Tensor room_for(std::uint64_t bytes) {
+  return Tensor::uninitialized({{static_cast<std::int64_t>(bytes)}, DType::u8}, "text_file",
+                               Category::data);
+}
+
+std::string called(const std::string& path) { return fmt::format("text_file \"{}\"", path); }
+
+// The text itself is left where it is: as much memory is counted as it would take, or a file is as long.
+Text only_shape(const TextStream& text, const std::string& name, const TextFileOptions& o) {
+  const TextShape shape = shape_of(text);
+  const Windows windows = cut(called(name), shape.bytes, o.window, o.stride);
+  Vocabulary vocabulary(shape.characters);
+  if (o.in_memory)
+    return {windows_of(room_for(shape.bytes), windows, vocabulary.codes()), std::move(vocabulary)};
+  File empty = File::temporary(temporary_folder());
+  empty.truncate(shape.bytes);
+  return {windows_of(std::move(empty), windows, vocabulary.codes()), std::move(vocabulary)};
+}
+
+Text in_memory(File file, const std::string& name, const TextFileOptions& o) {
+  const std::uint64_t size = file.size();
+  const Windows windows = cut(called(name), size, o.window, o.stride);
+  Tensor held = room_for(size);
+  read_in_pieces(file, 0, {held.bytes(), size});
+  Vocabulary vocabulary({reinterpret_cast<const char*>(held.raw()), size});
+  return {windows_of(held, windows, vocabulary.codes()), std::move(vocabulary)};
 }
 
 }  // namespace
@@ -73,26 +93,21 @@ Text text(std::string_view text, TextOptions options) {
 }
 
 Text text_file(const std::string& path, TextFileOptions options) {
+  const TextStream text = text_of_files({path});
+  if (options.shape_only) return only_shape(text, path, options);
   File file = File::open(path);
-  const std::uint64_t size = file.size();
-  const Windows windows =
-      cut(fmt::format("text_file \"{}\"", path), size, options.window, options.stride);
-  if (options.in_memory) {
-    Tensor held = Tensor::uninitialized({{static_cast<std::int64_t>(size)}, DType::u8}, "text_file",
-                                        Category::data);
-    read_in_pieces(file, 0, {held.bytes(), size});
-    Vocabulary vocabulary({reinterpret_cast<const char*>(held.raw()), size});
-    return {windows_of(held, windows, vocabulary.codes()), std::move(vocabulary)};
-  }
-  constexpr std::uint64_t kPiece = 64 << 10;
-  const memory::Buffer piece(std::min(size, kPiece), "text_file", Category::data);
-  bool seen[256] = {};
-  for (std::uint64_t at = 0; at < size; at += piece.size()) {
-    const std::span bytes(piece.data(), std::min<std::uint64_t>(piece.size(), size - at));
-    read_in_pieces(file, at, bytes);
-    for (const std::byte b : bytes) seen[std::to_integer<std::uint8_t>(b)] = true;
-  }
-  Vocabulary vocabulary(bytes_of(seen));
+  if (options.in_memory) return in_memory(std::move(file), path, options);
+  const Windows windows = cut(called(path), file.size(), options.window, options.stride);
+  Vocabulary vocabulary(shape_of(text).characters);
+  return {windows_of(std::move(file), windows, vocabulary.codes()), std::move(vocabulary)};
+}
+
+Text text_windows(const TextStream& text, const std::string& name, TextFileOptions options) {
+  if (options.shape_only) return only_shape(text, name, options);
+  File file = as_file(text);
+  if (options.in_memory) return in_memory(std::move(file), name, options);
+  const Windows windows = cut(called(name), file.size(), options.window, options.stride);
+  Vocabulary vocabulary(shape_of(text).characters);
   return {windows_of(std::move(file), windows, vocabulary.codes()), std::move(vocabulary)};
 }
 

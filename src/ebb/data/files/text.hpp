@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "ebb/data/dataset.hpp"
+#include "ebb/data/files/text_stream.hpp"
 #include "ebb/data/tokenizer.hpp"
 
 namespace ebb::data {
@@ -27,9 +28,14 @@ Text text(std::string_view text, TextOptions options = {});
 struct TextFileOptions {
   std::int64_t window = 64, stride = 0;  // as above
   bool in_memory = true;  // false: the text stays in its file, and a batch reads its own
+  bool shape_only =
+      false;  // to plan with: nothing is kept of the text, and batches are not to be made
 };
 
 // The same of a file. It is read through once, for the vocabulary.
 Text text_file(const std::string& path, TextFileOptions options = {});
+// The same of any text, which is called `name` in errors. Windows reach from one file into the next. Where the text is
+// not held in memory, it is put together in a file without a name.
+Text text_windows(const TextStream& text, const std::string& name, TextFileOptions options = {});
 
 }  // namespace ebb::data

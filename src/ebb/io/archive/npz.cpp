@@ -31,13 +31,9 @@ std::string NpzReader::label(const std::string& name) const {
 }
 
 const io::ZipMember& NpzReader::member(const std::string& name) const {
-  std::string all;
-  for (std::size_t i = 0; i < names_.size(); ++i) {
+  for (std::size_t i = 0; i < names_.size(); ++i)
     if (names_[i] == name) return zip_.members()[i];
-    if (i < 20) all += fmt::format("{}\"{}\"", i ? ", " : "", io::shown(names_[i]));
-  }
-  io::refuse(zip_.path(), fmt::format("it has no array \"{}\"; it has {}{}", io::shown(name),
-                                      all.empty() ? "none" : all, names_.size() > 20 ? ", …" : ""));
+  io::refuse_name(zip_.path(), "array", name, names_);
 }
 
 Spec NpzReader::spec(const std::string& name) {

@@ -59,6 +59,8 @@ std::string to_string(const CsvSchema& schema);
 CsvSchema parse_csv_schema(std::string_view text);
 
 CsvSchema read_csv_schema(const std::string& path, const CsvOptions& options = {});
+// Of several files with the same columns, as of one.
+CsvSchema read_csv_schema(std::span<const std::string> paths, const CsvOptions& options);
 // The names of the columns alone, from the first record.
 std::vector<std::string> read_csv_names(const std::string& path, const CsvOptions& options = {});
 

@@ -76,9 +76,7 @@ CsvTable::CsvTable(const std::string& p, const CsvOptions& o) : path(p), options
   }
   if (o.header) first += cursor.offset();
   for (const auto& [name, kind] : o.kinds)
-    if (!seen.contains(name))
-      refuse(p, fmt::format("it has no column \"{}\", which was said to be {}; it has \"{}\"", name,
-                            io::name(kind), shown(fmt::format("{}", fmt::join(names, "\", \"")))));
+    if (!seen.contains(name)) refuse_name(p, "column", name, names);
 }
 
 CsvCursor CsvTable::rows(TextBlock& block) const {

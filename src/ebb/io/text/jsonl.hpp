@@ -55,7 +55,17 @@ struct JsonlSchema {
 std::string to_string(const JsonlSchema& schema);
 JsonlSchema parse_jsonl_schema(std::string_view text);
 
+// The object of the first line, field by field.
+enum class JsonType { null, number, list, string, object };
+struct JsonlFirst {
+  std::string name;
+  JsonType type = JsonType::null;
+};
+std::vector<JsonlFirst> read_jsonl_first(const std::string& path, ByteSize longest_line = 1_MiB);
+
 JsonlSchema read_jsonl_schema(const std::string& path, const JsonlOptions& options = {});
+// Of several files, as of one: fields are those of the first line of the first.
+JsonlSchema read_jsonl_schema(std::span<const std::string> paths, const JsonlOptions& options);
 
 // Rows of a part of the file. A row is, field by field, of 32-bit words: the number, the numbers of a
 // list that is not ragged, or of a ragged one how many it has.

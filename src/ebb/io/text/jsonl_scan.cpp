@@ -39,9 +39,10 @@ JsonLines::JsonLines() : parser_(std::make_unique<Parser>()) {}
 JsonLines::~JsonLines() = default;
 JsonLines::JsonLines(JsonLines&&) noexcept = default;
 
-void JsonLines::set_fields(std::vector<std::string> names, std::vector<As> as) {
+void JsonLines::set_fields(std::vector<std::string> names, std::vector<As> as, bool may_miss) {
   names_ = std::move(names);
   as_ = std::move(as);
+  may_miss_ = may_miss;
   values_.resize(names_.size());
 }
 
@@ -143,7 +144,9 @@ void take(ondemand::value value, JsonLines::As as, std::string_view field, const
     case ondemand::json_type::number: {
       to.type = JsonValue::Type::number;
       to.count = 1;
-      *words.add_words(1) = word_of(value.raw_json_token(), as, to.integers, field, place);
+      const std::string_view token = value.raw_json_token();
+      *words.add_words(1) = word_of(token, as, to.integers, field, place);
+      to.text = token;
       return;
     }
     case ondemand::json_type::array: {
@@ -173,6 +176,30 @@ void take(ondemand::value value, JsonLines::As as, std::string_view field, const
 
 }  // namespace
 
+namespace {
+
+// What a field that may be missing can be beside a value; true where it was that.
+bool take_other(ondemand::value value, const Place& place, JsonValue& to, GrowingBytes& words) {
+  ondemand::json_type type{};
+  place.check(value.type().get(type));
+  if (type == ondemand::json_type::null) {
+    bool null = false;
+    place.check(value.is_null().get(null));
+    return null;
+  }
+  if (type != ondemand::json_type::boolean) return false;
+  bool yes = false;
+  place.check(value.get_bool().get(yes));
+  to.type = JsonValue::Type::number;
+  to.first = words.size() / sizeof(std::uint32_t);
+  to.count = 1;
+  to.text = yes ? "1" : "0";
+  *words.add_words(1) = std::bit_cast<std::uint32_t>(yes ? 1.0f : 0.0f);
+  return true;
+}
+
+}  // namespace
+
 void JsonLines::line(const std::string& path, const TextBlock& block, std::size_t begin,
                      std::size_t end) {
   const Place place{path, block.offset + begin};
@@ -198,12 +225,13 @@ void JsonLines::line(const std::string& path, const TextBlock& block, std::size_
     if (values_[i].type != JsonValue::Type::none) place.refuse(key, "it is there twice");
     ondemand::value value;
     place.check(field.value().get(value));
-    take(value, as_[i], names_[i], place, block.text.data() + end + kReadable, values_[i], words_);
     ++found;
+    if (may_miss_ && take_other(value, place, values_[i], words_)) continue;
+    take(value, as_[i], names_[i], place, block.text.data() + end + kReadable, values_[i], words_);
   }
   if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
     place.refuse("something follows its object");
-  for (std::size_t i = 0; i < values_.size() && found < values_.size(); ++i)
+  for (std::size_t i = 0; i < values_.size() && found < values_.size() && !may_miss_; ++i)
     if (as_[i] != As::skip && values_[i].type == JsonValue::Type::none)
       place.refuse(names_[i], "it is not there; every line needs the fields of the first");
 }
@@ -221,7 +249,27 @@ void JsonLines::parse(const std::string& path, const TextBlock& block, const Row
   }
 }
 
-std::vector<std::string> JsonLines::names(const std::string& path, const TextBlock& block) {
+namespace {
+
+JsonType type_of(ondemand::json_type type) {
+  switch (type) {
+    case ondemand::json_type::null:
+      return JsonType::null;
+    case ondemand::json_type::number:
+    case ondemand::json_type::boolean:
+      return JsonType::number;
+    case ondemand::json_type::array:
+      return JsonType::list;
+    case ondemand::json_type::string:
+      return JsonType::string;
+    default:
+      return JsonType::object;
+  }
+}
+
+}  // namespace
+
+std::vector<JsonlFirst> JsonLines::first(const std::string& path, const TextBlock& block) {
   const std::size_t begin = block.text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos) return {};
   const Place place{path, block.offset + begin};
@@ -235,15 +283,17 @@ std::vector<std::string> JsonLines::names(const std::string& path, const TextBlo
           .get(document));
   ondemand::object object;
   place.check(document.get_object().get(object));
-  std::vector<std::string> names;
+  std::vector<JsonlFirst> fields;
   for (auto field : object) {
     std::string_view key;
     place.check(field.unescaped_key().get(key));
-    names.emplace_back(key);
-    if (names.size() > 1000)
+    ondemand::json_type type{};
+    place.check(field.value().type().get(type));
+    fields.push_back({std::string(key), type_of(type)});
+    if (fields.size() > 1000)
       place.refuse("its object has more than 1000 fields; name those to read (.fields)");
   }
-  return names;
+  return fields;
 }
 
 }  // namespace ebb::io

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ebb/io/text/growing_bytes.hpp"
+#include "ebb/io/text/jsonl.hpp"
 #include "ebb/io/text/text_blocks.hpp"
 
 namespace ebb::io {
@@ -19,7 +20,7 @@ struct JsonValue {
   Type type = Type::none;
   std::size_t first = 0, count = 0;  // of numbers: where in `words`, how many
   bool integers = true;              // all of them, within i32
-  std::string_view text;             // of a string
+  std::string_view text;             // of a string; of a single number, as it is written
 };
 
 // Parses the lines of a block. It keeps simdjson's memory, of which the Ledger is told.
@@ -31,16 +32,17 @@ class JsonLines {
   ~JsonLines();
   JsonLines(JsonLines&&) noexcept;
 
-  // The fields by which values are known. Others are passed over.
-  void set_fields(std::vector<std::string> names, std::vector<As> as);
-  // Calls `row` for each line that is not empty, with a value for each field, all there. Numbers are in
+  // The fields by which values are known. Others are passed over. `may_miss`: a field that is null or not there has
+  // no value, and true and false are 1 and 0; else these are refused.
+  void set_fields(std::vector<std::string> names, std::vector<As> as, bool may_miss = false);
+  // Calls `row` for each line that is not empty, with a value for each field. Numbers are in
   // words(): f32 or i32, of `either` f32.
   using Row = std::function<void(const std::vector<JsonValue>& values, std::size_t offset)>;
   void parse(const std::string& path, const TextBlock& block, const Row& row);
   std::span<const std::uint32_t> words() const { return words_.words(); }
 
-  // The names in the object of a line.
-  std::vector<std::string> names(const std::string& path, const TextBlock& line);
+  // What is in the object of the first line that is not empty.
+  std::vector<JsonlFirst> first(const std::string& path, const TextBlock& block);
 
  private:
   struct Parser;
@@ -48,6 +50,7 @@ class JsonLines {
   std::unique_ptr<Parser> parser_;
   std::vector<std::string> names_;
   std::vector<As> as_;
+  bool may_miss_ = false;
   std::vector<JsonValue> values_;
   GrowingBytes words_;
 };

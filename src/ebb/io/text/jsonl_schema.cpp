@@ -43,17 +43,16 @@ struct Seen {
 
 class Inference {
  public:
-  Inference(const std::string& path, const JsonlOptions& options) : path_(path), options_(options) {
+  Inference(std::span<const std::string> paths, const JsonlOptions& options)
+      : paths_(paths), options_(options) {
+    if (paths.empty()) throw Error("jsonl: there is no file to read");
     names_ = options.fields.empty() ? first_names() : options.fields;
     std::set<std::string> known;
     for (const std::string& name : names_)
       if (!known.insert(name).second)
-        refuse(path, fmt::format("field \"{}\" is named twice", shown(name)));
+        refuse(paths[0], fmt::format("field \"{}\" is named twice", shown(name)));
     for (const auto& [name, kind] : options.kinds)
-      if (!known.contains(name))
-        throw Error(
-            fmt::format("jsonl: field \"{}\" was said to be {}, and is not among those read",
-                        shown(name), io::name(kind)));
+      if (!known.contains(name)) refuse_name(paths[0], "field", name, names_);
     for (const std::string& name : names_) {
       const auto said = options.kinds.find(name);
       said_.push_back(said == options.kinds.end() ? nullptr : &said->second);
@@ -64,6 +63,19 @@ class Inference {
 
   JsonlSchema run() {
     seen_.assign(names_.size(), {});
+    std::int64_t rows = 0;
+    for (const std::string& path : paths_) rows += look_at(path);
+    JsonlSchema out{{}, rows};
+    for (std::size_t k = 0; k < names_.size(); ++k)
+      if (as_[k] != As::skip) out.fields.push_back(field(k));
+    if (out.fields.empty()) refuse(path_, "no field of it is read; expected objects with fields");
+    return out;
+  }
+
+ private:
+  // Rows of a file.
+  std::int64_t look_at(const std::string& path) {
+    path_ = path;
     TextBlocks blocks(path_, {0, options_.longest_line, 256_KiB});
     struct Slot {
       JsonLines lines;
@@ -98,29 +110,13 @@ class Inference {
                                "which are text (JsonKind::text) or ignored",
                                kMostWords));
         });
-    JsonlSchema out{{}, rows};
-    for (std::size_t k = 0; k < names_.size(); ++k)
-      if (as_[k] != As::skip) out.fields.push_back(field(k));
-    if (out.fields.empty()) refuse(path_, "no field of it is read; expected objects with fields");
-    return out;
+    return rows;
   }
 
- private:
   std::vector<std::string> first_names() const {
     std::vector<std::string> names;
-    struct Enough {};
-    try {
-      TextBlocks blocks(path_, {0, options_.longest_line, 4_KiB});
-      blocks.each(
-          [&](std::size_t slot, const TextBlock& b) {
-            if (slot == 0 && names.empty()) names = JsonLines().names(path_, b);
-          },
-          [&](std::size_t) {
-            if (!names.empty()) throw Enough();
-          });
-    } catch (const Enough&) {
-    }
-    if (names.empty()) refuse(path_, "it holds no object; expected one a line");
+    for (JsonlFirst& f : read_jsonl_first(paths_[0], options_.longest_line))
+      names.push_back(std::move(f.name));
     return names;
   }
 
@@ -203,7 +199,8 @@ class Inference {
     return f;
   }
 
-  const std::string& path_;
+  std::span<const std::string> paths_;
+  std::string path_;  // the one at hand
   const JsonlOptions& options_;
   std::vector<std::string> names_;
   std::vector<const JsonKind*> said_;  // null: not said
@@ -213,8 +210,30 @@ class Inference {
 
 }  // namespace
 
+std::vector<JsonlFirst> read_jsonl_first(const std::string& path, ByteSize longest_line) {
+  std::vector<JsonlFirst> fields;
+  struct Enough {};
+  try {
+    TextBlocks blocks(path, {0, longest_line, 4_KiB});
+    blocks.each(
+        [&](std::size_t slot, const TextBlock& b) {
+          if (slot == 0 && fields.empty()) fields = JsonLines().first(path, b);
+        },
+        [&](std::size_t) {
+          if (!fields.empty()) throw Enough();
+        });
+  } catch (const Enough&) {
+  }
+  if (fields.empty()) refuse(path, "it holds no object; expected one a line");
+  return fields;
+}
+
+JsonlSchema read_jsonl_schema(std::span<const std::string> paths, const JsonlOptions& options) {
+  return Inference(paths, options).run();
+}
+
 JsonlSchema read_jsonl_schema(const std::string& path, const JsonlOptions& options) {
-  return Inference(path, options).run();
+  return read_jsonl_schema(std::span(&path, 1), options);
 }
 
 }  // namespace ebb::io

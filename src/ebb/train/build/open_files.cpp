@@ -3,72 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <limits>
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
-#include "ebb/data/files/csv.hpp"
 #include "ebb/data/files/digits.hpp"
 #include "ebb/data/files/file_rows.hpp"
 #include "ebb/data/files/images.hpp"
-#include "ebb/data/files/jsonl.hpp"
-#include "ebb/data/files/text.hpp"
 #include "ebb/io/archive/npz.hpp"
 #include "ebb/io/array/safetensors.hpp"
-#include "ebb/ops/binary.hpp"
-#include "ebb/ops/cast.hpp"
-#include "ebb/text/token_windows.hpp"
-#include "ebb/text/vocabulary_file.hpp"
+#include "ebb/train/build/open_formats.hpp"
 #include "ebb/train/build/sequences.hpp"
-#include "ebb/train/config/names.hpp"
+#include "ebb/train/config/data_paths.hpp"
 
 namespace ebb::train {
 namespace {
-
-const std::string& only_path(const std::vector<std::string>& paths, const char* key) {
-  if (paths.size() != 1)
-    throw Error(
-        fmt::format("{} names {} files, expected 1: put them together, or train on one of them",
-                    key, paths.size()));
-  return paths[0];
-}
-
-void refuse_empty(const Dataset& rows, const std::string& path) {
-  if (rows.size() == 0)
-    throw Error(fmt::format("{}: there are no rows; expected at least one to learn from", path));
-}
-
-data::StoreOptions store_of(const DataConfig& d) { return {.in_memory = d.in_memory}; }
-
-// Labels are 0 to the number of classes - 1. `rows` have no other column, or every example would be read.
-std::int64_t count_classes(const Dataset& rows, const std::string& column,
-                           const std::string& path) {
-  std::int64_t most = -1, row = 0;
-  for (const Batch& b : rows.batch(std::min<std::int64_t>(rows.size(), 65536)).epoch(0)) {
-    for (const std::int32_t label : b[column].data<std::int32_t>()) {
-      if (label < 0)
-        throw Error(fmt::format("{}: label {} in row {}; expected 0 to the number of classes - 1",
-                                path, label, row));
-      most = std::max<std::int64_t>(most, label);
-      ++row;
-    }
-  }
-  return most + 1;
-}
-
-// A column whose batches hold another type.
-Dataset with_type(const Dataset& rows, const std::string& column, DType to, double factor) {
-  const Spec spec = rows.batch(1).spec()[column];
-  if (spec.dtype == to && factor == 1) return rows;
-  return rows.map([column, to, factor](const Batch& b) {
-    std::vector<Tensor> values = b.values();
-    Tensor& t = values[index_of(b.names(), column)];
-    if (t.dtype() != to) t = cast(t, to);
-    if (factor != 1) t = t * static_cast<float>(factor);
-    return Batch(b.shared_names(), std::move(values));
-  });
-}
 
 // Before anything is asked of them together, so that the file is named.
 void check_rows(const data::Source& x, const std::string& path,
@@ -122,34 +70,20 @@ OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Sourc
   return {rows, reading};
 }
 
-OpenedRows open_npy(const DataConfig& d, const RowFiles& files, const Reading* known, bool idx) {
-  const std::string& path = only_path(files.path, "data.path");
-  const auto rows_of = [&](const std::string& p) {
-    return idx ? data::idx_rows(p, store_of(d)) : data::npy_rows(p);
+OpenedRows open_npy(const DataConfig& d, const RowFiles& files, const Reading* known, bool idx,
+                    Opening how) {
+  const auto rows_of = [&](const std::vector<std::string>& paths, Opening opening) {
+    if (!idx) return data::npy_rows(paths);
+    return data::idx_rows(only_path(paths, "data.path"), store_of(d, opening));
   };
-  std::optional<data::Source> y;
-  if (!files.target_path.empty()) y = rows_of(only_path(files.target_path, "data.target_path"));
-  return arrays(d, rows_of(path), std::move(y), path,
-                files.target_path.empty() ? path : files.target_path[0], known);
+  std::optional<data::Source> y;  // its labels are counted
+  if (!files.target_path.empty()) y = rows_of(files.target_path, Opening::rows);
+  return arrays(d, rows_of(files.path, how), std::move(y), files.path[0],
+                files.target_path.empty() ? files.path[0] : files.target_path[0], known);
 }
 
-// The array of that name, or where none is said the only one beside `other`.
-std::string array_name(const std::vector<std::string>& names, const std::string& asked,
-                       const std::string& other, const char* key, const std::string& path) {
-  if (!asked.empty()) return asked;
-  std::string found;
-  for (const std::string& n : names) {
-    if (n == other) continue;
-    if (!found.empty())
-      throw Error(fmt::format("{}: it holds {} arrays, among them \"{}\" and \"{}\": say {}", path,
-                              names.size(), found, n, key));
-    found = n;
-  }
-  if (found.empty()) throw Error(fmt::format("{}: there is no array for {}", path, key));
-  return found;
-}
-
-OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading* known) {
+OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading* known,
+                      Opening how) {
   const std::string& path = only_path(files.path, "data.path");
   std::vector<std::string> names;
   const bool npz = d.format == DataFormat::npz;
@@ -159,126 +93,20 @@ OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading*
     File file = File::open(path);
     for (const StoredTensor& t : read_safetensors_front(file).tensors) names.push_back(t.name);
   }
-  const auto source = [&](const std::string& name) {
-    return npz ? data::npz_rows(path, name, store_of(d)) : data::safetensors_rows(path, name);
+  const auto source = [&](const std::string& name, Opening opening) {
+    return npz ? data::npz_rows(path, name, store_of(d, opening))
+               : data::safetensors_rows(path, name);
   };
   const std::string x = array_name(names, d.input, d.target, "data.input", path);
   std::optional<data::Source> y;
   const bool has_target = std::find(names.begin(), names.end(), d.target) != names.end();
-  if (!d.target.empty() && (has_target || !known)) y = source(d.target);
-  return arrays(d, source(x), std::move(y), path, path, known);
+  if (!d.target.empty() && (has_target || !known)) y = source(d.target, Opening::rows);
+  return arrays(d, source(x, how), std::move(y), path, path, known);
 }
 
-OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known) {
-  const std::string& path = only_path(files.path, "data.path");
-  data::CsvOptions o;
-  o.target = d.target;
-  o.classes = d.task == Task::classification;
-  o.standardise = d.standardise;
-  o.missing = d.missing == MissingValues::mean   ? data::Missing::mean
-              : d.missing == MissingValues::zero ? data::Missing::zero
-                                                 : data::Missing::refuse;
-  o.format.header = d.header;
-  o.format.separator = d.separator[0];
-  for (const std::string& name : d.ignore) o.format.kinds[name] = io::ColumnKind::ignored;
-  for (const std::string& name : d.categorical) o.format.kinds[name] = io::ColumnKind::category;
-  if (o.classes && !d.target.empty()) o.format.kinds[d.target] = io::ColumnKind::category;
-  o.store = store_of(d);
-  if (known) o.schema = io::parse_csv_schema(known->schema);
-  data::CsvData opened = data::csv(path, std::move(o));
-  if (known) return {opened.rows, *known};
-  refuse_empty(opened.rows, path);
-  const io::CsvColumn& target = opened.schema.columns[opened.schema.index_of(d.target)];
-  const bool classes = target.kind == io::ColumnKind::category;
-  if (classes && d.task == Task::regression)
-    throw Error(
-        fmt::format("{}: column \"{}\" holds text such as \"{}\", which is no number to predict; "
-                    "set data.task = \"classification\"",
-                    path, d.target, target.categories.empty() ? "" : target.categories[0]));
-  Reading reading{
-      .facts = facts_of(opened.rows, classes ? Task::classification : Task::regression, "x", "y"),
-      .schema = io::to_string(opened.schema)};
-  if (classes) {
-    reading.classes = target.categories;
-    reading.facts.classes = static_cast<std::int64_t>(target.categories.size());
-  }
-  return {opened.rows, reading};
-}
-
-OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading* known) {
-  const std::string& path = only_path(files.path, "data.path");
-  data::JsonlOptions o;
-  o.store = store_of(d);
-  for (const std::string& name : d.ignore) o.format.kinds[name] = io::JsonKind::ignored;
-  if (known) o.schema = io::parse_jsonl_schema(known->schema);
-  data::JsonlData opened = data::jsonl(path, std::move(o));
-  if (!known) refuse_empty(opened.rows, path);
-  const auto field = [&](const std::string& name) -> const io::JsonlField& {
-    for (const io::JsonlField& f : opened.schema.fields)
-      if (f.name == name) return f;
-    throw Error(
-        fmt::format("{}: there is no field \"{}\"; name one that is there, such as \"{}\" "
-                    "(data.input, data.target)",
-                    path, name, opened.schema.fields.front().name));
-  };
-  std::vector<std::string> names;
-  for (const io::JsonlField& f : opened.schema.fields) names.push_back(f.name);
-  if (!known) (void)field(d.target);
-  const std::string input =
-      known ? known->facts.input : array_name(names, d.input, d.target, "data.input", path);
-  Dataset rows = opened.rows;
-  const io::JsonlField& x = field(input);
-  std::string lengths;
-  if (x.ragged) {
-    lengths = input + " lengths";
-    rows = rows.pad(input, {.buckets = d.buckets, .lengths = lengths});
-  }
-  if (known) return {rows, *known};
-  const io::JsonlField& y = field(d.target);
-  const bool tokens = x.kind == io::JsonKind::tokens || x.kind == io::JsonKind::text ||
-                      (x.list && x.kind == io::JsonKind::integer);
-  const bool classes = y.kind == io::JsonKind::label || y.kind == io::JsonKind::integer;
-  const Task task = d.task.value_or(!classes ? Task::regression
-                                    : tokens ? Task::sequence_classification
-                                             : Task::classification);
-  Reading reading{.facts = facts_of(rows, task, input, d.target),
-                  .schema = io::to_string(opened.schema)};
-  reading.facts.lengths = lengths;
-  reading.classes = y.classes;
-  if (classes)
-    reading.facts.classes = y.kind == io::JsonKind::label
-                                ? static_cast<std::int64_t>(y.classes.size())
-                                : count_classes(rows.only({d.target}), d.target, path);
-  if (x.kind == io::JsonKind::text) reading.facts.vocabulary = 256;
-  return {rows, reading};
-}
-
-OpenedRows open_text(const DataConfig& d, const RowFiles& files, const Reading* known) {
-  const std::string& path = only_path(files.path, "data.path");
-  const std::int64_t stride = d.stride.value_or(0);
-  Reading reading;
-  if (known) reading = *known;
-  if (!known && d.vocabulary != "characters" && d.vocabulary != "bytes")
-    reading.tokenizer = text::load_vocabulary(d.vocabulary);
-  std::optional<Dataset> windows;
-  if (reading.tokenizer) {
-    windows = text::token_windows(path, *reading.tokenizer,
-                                  {.window = d.window, .stride = stride, .in_memory = d.in_memory});
-  } else {
-    data::Text all =
-        data::text_file(path, {.window = d.window, .stride = stride, .in_memory = d.in_memory});
-    reading.tokenizer = std::make_shared<const data::Vocabulary>(all.vocabulary);
-    windows = all.windows;
-  }
-  if (!known) {
-    reading.facts = facts_of(*windows, Task::language_model, "input", "target");
-    reading.facts.vocabulary = reading.tokenizer->size();
-  }
-  return {*windows, reading};
-}
-
-OpenedRows open_images(const DataConfig& d, const RowFiles& files, const Reading* known) {
-  data::Images all = data::images(only_path(files.path, "data.path"), {.store = store_of(d)});
+OpenedRows open_images(const DataConfig& d, const RowFiles& files, const Reading* known,
+                       Opening how) {
+  data::Images all = data::images(only_path(files.path, "data.path"), {.store = store_of(d, how)});
   if (known) {
     if (all.classes != known->classes)
       throw Error(
@@ -306,23 +134,25 @@ OpenedRows open_generated(const DataConfig& d) {
 
 }  // namespace
 
-OpenedRows open_rows_of(const DataConfig& d, const RowFiles& files, const Reading* known) {
+OpenedRows open_rows_of(const DataConfig& d, const RowFiles& named, const Reading* known,
+                        Opening how) {
+  const RowFiles files{files_of(d.format, named.path), files_of(d.format, named.target_path)};
   switch (d.format) {
     case DataFormat::csv:
-      return open_csv(d, files, known);
+      return open_csv(d, files, known, how);
     case DataFormat::npy:
-      return open_npy(d, files, known, false);
+      return open_npy(d, files, known, false, how);
     case DataFormat::idx:
-      return open_npy(d, files, known, true);
+      return open_npy(d, files, known, true, how);
     case DataFormat::npz:
     case DataFormat::safetensors:
-      return open_named(d, files, known);
+      return open_named(d, files, known, how);
     case DataFormat::jsonl:
-      return open_jsonl(d, files, known);
+      return is_text(d) ? open_text(d, files, known, how) : open_jsonl(d, files, known, how);
     case DataFormat::text:
-      return open_text(d, files, known);
+      return open_text(d, files, known, how);
     case DataFormat::images:
-      return open_images(d, files, known);
+      return open_images(d, files, known, how);
     case DataFormat::digits:
     case DataFormat::sequences:
       return open_generated(d);

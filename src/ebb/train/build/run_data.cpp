@@ -70,16 +70,19 @@ Dataset dealt(const Dataset& rows, const Config& config) {
 
 }  // namespace
 
-RunData open_data(const Config& config) {
+RunData open_data(const Config& config, Opening how) {
   const DataConfig& d = config.data;
-  OpenedRows all = open_rows_of(d, {d.path, d.target_path}, nullptr);
+  OpenedRows all = open_rows_of(d, {d.path, d.target_path}, nullptr, how);
   if (d.limit) all.rows = all.rows.rows(0, std::min(*d.limit, all.rows.size()));
   if (all.rows.size() == 0)
     throw Error(fmt::format("{}: there are no rows to train on",
                             d.path.empty() ? std::string("data") : d.path[0]));
   std::optional<Dataset> held_out;
   if (!d.validation_path.empty()) {
-    held_out = open_rows_of(d, {d.validation_path, d.validation_target_path}, &all.reading).rows;
+    OpenedRows other =
+        open_rows_of(d, {d.validation_path, d.validation_target_path}, &all.reading, how);
+    held_out = other.rows;
+    all.scanned += other.scanned;
   } else if (d.validation_fraction > 0) {
     const DatasetSplit split =
         all.rows.split(d.validation_fraction, static_cast<std::uint64_t>(d.validation_seed));
@@ -90,7 +93,7 @@ RunData open_data(const Config& config) {
   Dataset train = dealt(all.rows, config).batch(config.train.batch, {.drop_last = d.drop_last});
   if (d.shuffle)
     train = train.shuffle(static_cast<std::uint64_t>(d.seed.value_or(config.train.seed)));
-  RunData run{std::move(train), {}, std::move(all.reading)};
+  RunData run{std::move(train), {}, std::move(all.reading), all.scanned};
   if (held_out) run.validation = dealt(*held_out, config);
   return run;
 }

@@ -27,13 +27,18 @@ struct Reading {
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  // of text
 };
 
+// shape: to plan with. Files are scanned where nothing else tells how many rows there are, and none of them is kept:
+// batches are not to be made.
+enum class Opening { rows, shape };
+
 struct RunData {
   Dataset train;                           // shuffled, in batches that are made ahead
   std::optional<Dataset> validation = {};  // in order, in batches
   Reading reading;
+  std::uint64_t scanned = 0;  // bytes of files that were read to know what they hold
 };
 
-RunData open_data(const Config& config);
+RunData open_data(const Config& config, Opening how = Opening::rows);
 
 // Rows of another file, in order and in batches, read as those that the model has learnt from. Targets are
 // among them where the file has them.

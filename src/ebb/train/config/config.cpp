@@ -76,7 +76,7 @@ void settle_paths(TomlTable& document, const std::filesystem::path& folder) {
   };
   const auto is_file = [](const TomlEntry& e) {
     const auto* text = std::get_if<std::string>(&e.value.is);
-    return e.name == "vocabulary" && text && *text != "characters" && *text != "bytes";
+    return e.name == "vocabulary" && text && *text != "bytes";
   };
   for (TomlEntry& e : *data) {
     if (!e.name.ends_with("path") && !is_file(e)) continue;

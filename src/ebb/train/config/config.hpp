@@ -137,7 +137,7 @@ struct DataConfig {
   std::optional<double> scale;
   std::int64_t window = 64;
   std::optional<std::int64_t> stride;
-  std::string vocabulary = "characters";
+  std::string vocabulary = "bytes";
   std::vector<std::int64_t> buckets;
   std::int64_t rows = 4096, generate_seed = 1;
   std::optional<std::int64_t> limit, seed;  // of rows; of the order
@@ -146,7 +146,9 @@ struct DataConfig {
   std::int64_t prefetch = 2;
   bool operator==(const DataConfig&) const = default;
 };
-bool is_generated(DataFormat format);  // it has no path
+bool is_generated(DataFormat format);   // it has no path
+bool is_text(const DataConfig& data);   // windows of a text, for a language model
+bool takes_several(DataFormat format);  // files, or a folder of them, that are one data set
 
 // A number of steps or epochs, or a time.
 struct Period {

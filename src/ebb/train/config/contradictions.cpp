@@ -75,6 +75,13 @@ class Check {
                 "is \"\", expected the name of a file");
     refuse_if(d.format == DataFormat::csv && d.target.empty(), "data", "target",
               "is missing: the column that is to be predicted");
+    refuse_if(d.format == DataFormat::jsonl && d.target.empty() && !is_text(d), "data", "target",
+              "is missing: the field that is to be predicted; a language model (data.task) needs "
+              "none");
+    several("path", d.path);
+    several("target_path", d.target_path);
+    several("validation_path", d.validation_path);
+    several("validation_target_path", d.validation_target_path);
     refuse_if(d.separator.size() != 1, "data", "separator",
               fmt::format("is {}, expected one character", shown_text(d.separator)));
     refuse_if(
@@ -82,9 +89,15 @@ class Check {
         "data", "validation_target_path", "is given without data.target_path");
   }
 
+  void several(const char* key, const std::vector<std::string>& paths) const {
+    refuse_if(paths.size() > 1 && !takes_several(c.data.format), "data", key,
+              fmt::format("names {} files, and {} takes one; several are taken of csv, jsonl, npy "
+                          "and text",
+                          paths.size(), name_of(c.data.format)));
+  }
+
   void task() const {
-    const bool language =
-        c.data.task == Task::language_model || (!c.data.task && c.data.format == DataFormat::text);
+    const bool language = c.data.task == Task::language_model || (!c.data.task && is_text(c.data));
     const ModelKind kind = c.model.kind;
     const bool rows = kind == ModelKind::mlp || kind == ModelKind::cnn ||
                       kind == ModelKind::resnet || kind == ModelKind::encoder;

@@ -7,6 +7,7 @@ using D = DataConfig;
 using F = DataFormat;
 constexpr auto kFromFile = [](const D& d) { return !is_generated(d.format); };
 constexpr auto kTables = {F::csv, F::jsonl};
+constexpr auto kWindows = [](const D& d) { return is_text(d) || d.format == F::sequences; };
 constexpr Range kSize{.low = 1, .high = 1e9};
 
 void add_files(Fields<D>& t) {
@@ -17,11 +18,11 @@ void add_files(Fields<D>& t) {
       .only("a format that is read from files", kFromFile);
   t.add("task", &D::task, {}, "what is learnt", "\"regression\"",
         "(from the format and the target's type)");
-  t.add("input", &D::input, {}, "the column or array that the model reads", "\"text\"",
-        "(the only one, or the first)")
+  t.add("input", &D::input, {}, "the field or array that the model reads, where it is one",
+        "\"text\"", "(the only one; of jsonl all, as a table)")
       .only("format", &D::format, {F::npz, F::safetensors, F::jsonl});
   t.add("target", &D::target, {}, "the column or array that it is to predict", "\"price\"",
-        "(to be said)")
+        "(to be said; a language model has none)")
       .only("format", &D::format, {F::csv, F::npz, F::safetensors, F::jsonl});
   t.add("target_path", &D::target_path, {}, "the file of the targets, where it is another",
         "\"data/train-labels.npy\"", "(none)")
@@ -44,15 +45,15 @@ void add_columns(Fields<D>& t) {
       .only("format", &D::format, kTables);
   t.add("categorical", &D::categorical, {}, "columns of numbers that are categories all the same",
         "[\"zip\"]")
-      .only("format", &D::format, {F::csv});
+      .only("format", &D::format, kTables);
   t.add("header", &D::header, {}, "the first line names the columns", "false")
       .only("format", &D::format, {F::csv});
   t.add("separator", &D::separator, {}, "between two values, one character", "\";\"")
       .only("format", &D::format, {F::csv});
   t.add("missing", &D::missing, {}, "what is done about a number that is not there", "\"mean\"")
-      .only("format", &D::format, {F::csv});
+      .only("format", &D::format, kTables);
   t.add("standardise", &D::standardise, {}, "numbers less their mean, by their deviation", "false")
-      .only("format", &D::format, {F::csv});
+      .only("format", &D::format, kTables);
   t.add("shape", &D::shape, kSize,
         "of one example, where the file has it otherwise: height, width, channels", "[28, 28, 1]");
   t.add("scale", &D::scale, {}, "what numbers are multiplied by", "0.01",
@@ -62,12 +63,13 @@ void add_columns(Fields<D>& t) {
 
 void add_text(Fields<D>& t) {
   t.add("window", &D::window, kSize, "tokens of one example", "128")
-      .only("format", &D::format, {F::text, F::sequences});
+      .only("format = text, sequences, or jsonl without a target", kWindows);
   t.add("stride", &D::stride, kSize, "tokens from one window to the next", "32", "(the window)")
-      .only("format", &D::format, {F::text});
+      .only("format = text, or jsonl without a target", is_text);
   t.add("vocabulary", &D::vocabulary, {},
-        "characters (those of the data), bytes, or a file that ebb vocab made", "\"bytes\"")
-      .only("format", &D::format, {F::text, F::jsonl});
+        "tokens of a text: bytes (those that occur in it), or a file that ebb vocab made",
+        "\"vocabulary.txt\"")
+      .only("format = text, or jsonl without a target", is_text);
   t.add("buckets", &D::buckets, kSize, "lengths that lists are padded to", "[64, 128, 256]",
         "(the longest of a batch)")
       .only("format", &D::format, {F::jsonl});

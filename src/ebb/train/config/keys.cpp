@@ -1,8 +1,8 @@
 #include "ebb/train/config/keys.hpp"
 
 #include <algorithm>
-#include <numeric>
 
+#include "ebb/base/nearest.hpp"
 #include "ebb/train/config/field-inl.hpp"
 
 namespace ebb::train {
@@ -11,23 +11,6 @@ namespace {
 template <class S>
 void append(std::vector<ConfigKey>& to) {
   for (const Field<S>& f : fields<S>().all()) to.push_back(f.key);
-}
-
-// How many letters are put in, left out, changed, or change places with their neighbour.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), now(b.size() + 1);
-  std::iota(last.begin(), last.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    now[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      now[j] = std::min({last[j] + 1, now[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        now[j] = std::min(now[j], before[j - 2] + 1);
-    }
-    std::swap(before, last);
-    std::swap(last, now);
-  }
-  return last[b.size()];
 }
 
 std::vector<std::string> names_in(std::string_view section) {
@@ -63,21 +46,6 @@ std::string section_hint(const std::string& word) {
 }
 
 }  // namespace
-
-std::string nearest(std::string_view word, const std::vector<std::string>& words) {
-  constexpr std::size_t kLongest = 64;  // no key is near what is longer
-  if (word.size() > kLongest) return "";
-  std::string best;
-  std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-  for (const std::string& w : words) {
-    const std::size_t n = edits(word, w);
-    if (n < least && n < w.size()) {
-      least = n;
-      best = w;
-    }
-  }
-  return best;
-}
 
 const std::vector<ConfigSection>& sections() {
   static const std::vector<ConfigSection> all = {

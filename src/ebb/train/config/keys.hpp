@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/base/nearest.hpp"
+
 namespace ebb::train {
 
 struct ConfigKey {
@@ -28,8 +30,7 @@ const std::vector<ConfigSection>& sections();
 const std::vector<ConfigKey>& keys();              // in the order of the sections
 const ConfigKey& key(std::string_view full_name);  // throws, naming the nearest one
 
-// The nearest of these words, or "" where none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& words);
+using ebb::nearest;  // for names on the command line
 
 std::string keys_text();      // for a terminal
 std::string keys_markdown();  // docs/config.md

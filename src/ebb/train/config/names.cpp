@@ -37,4 +37,15 @@ bool is_generated(DataFormat format) {
   return format == DataFormat::digits || format == DataFormat::sequences;
 }
 
+bool is_text(const DataConfig& d) {
+  if (d.format == DataFormat::text) return true;
+  return d.format == DataFormat::jsonl &&
+         (d.task ? *d.task == Task::language_model : d.target.empty());
+}
+
+bool takes_several(DataFormat format) {
+  return format == DataFormat::csv || format == DataFormat::jsonl || format == DataFormat::npy ||
+         format == DataFormat::text;
+}
+
 }  // namespace ebb::train

@@ -1,24 +1,8 @@
 // What sections say without saying it: a model by its layers, a format by the ending of a file.
+#include "ebb/train/config/data_paths.hpp"
 #include "ebb/train/config/field-inl.hpp"
 
 namespace ebb::train {
-namespace {
-
-struct Ending {
-  const char* text;
-  DataFormat format;
-};
-constexpr Ending kEndings[] = {
-    {".csv", DataFormat::csv},        {".csv.gz", DataFormat::csv},
-    {".tsv", DataFormat::csv},        {".npy", DataFormat::npy},
-    {".npz", DataFormat::npz},        {".safetensors", DataFormat::safetensors},
-    {"-ubyte", DataFormat::idx},      {"-ubyte.gz", DataFormat::idx},
-    {".idx", DataFormat::idx},        {".jsonl", DataFormat::jsonl},
-    {".jsonl.gz", DataFormat::jsonl}, {".txt", DataFormat::text},
-    {".md", DataFormat::text}};
-
-}  // namespace
-
 void settle(ModelConfig& model, const TomlTable& given, const TomlPlace& place,
             const std::string& path) {
   if (has(given, "kind")) return;
@@ -36,18 +20,30 @@ void settle(LayerConfig&, const TomlTable& given, const TomlPlace& place, const 
 
 void settle(DataConfig& data, const TomlTable& given, const TomlPlace& place,
             const std::string& path) {
-  if (data.format != DataFormat::automatic) return;
-  if (data.path.empty())
+  const bool said = data.format != DataFormat::automatic;
+  if (!said && data.path.empty())
     throw Error(
         fmt::format("{}: {}.path is missing; or give {}.format = \"digits\", which are drawn",
                     to_string(place), path, path));
-  for (const Ending& e : kEndings)
-    if (data.path[0].ends_with(e.text)) data.format = e.format;
-  if (data.format == DataFormat::automatic)
-    throw Error(fmt::format("{}: {}.format is missing, and {} does not tell it; expected {}",
-                            to_string(place), path, shown_text(data.path[0]),
-                            expected_word(names_of<DataFormat>())));
-  if (data.path[0].ends_with(".tsv") && !has(given, "separator")) data.separator.assign(1, '\t');
+  for (const std::string& file : data.path) {
+    if (said) break;
+    const ToldFormat told = format_of(file);
+    if (!told.format)
+      throw Error(fmt::format("{}: {}.format is missing, and {} does not tell it{}; expected {}",
+                              to_string(place), path, shown_text(file),
+                              told.why.empty() ? "" : " (" + told.why + ")",
+                              expected_word(names_of<DataFormat>())));
+    if (&file != data.path.data() && data.format != *told.format)
+      throw Error(
+          fmt::format("{}: {}.path names {}, which is {}, and {}, which is {}; expected "
+                      "files of one kind",
+                      to_string(place), path, shown_text(data.path[0]), name_of(data.format),
+                      shown_text(file), name_of(*told.format)));
+    data.format = *told.format;
+  }
+  if (data.format == DataFormat::csv && !data.path.empty() && has_tabs(data.path[0]) &&
+      !has(given, "separator"))
+    data.separator.assign(1, '\t');
 }
 
 void settle(GroupConfig&, const TomlTable& given, const TomlPlace& place, const std::string& path) {

@@ -144,7 +144,7 @@ Template cnn_template() {
 
 Template lstm_template() {
   return {"lstm",
-          "A recurrent language model of characters, on little tales that are beside this file.",
+          "A recurrent language model of bytes, on little tales that are beside this file.",
           {{"model.kind", "\"lstm\""},
            {"model.width", "128"},
            {"model.depth", "1"},

@@ -1,0 +1,182 @@
+// Tables, csv or objects a line; and objects of which one field is what a model reads.
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ebb/base/error.hpp"
+#include "ebb/data/files/csv.hpp"
+#include "ebb/data/files/jsonl.hpp"
+#include "ebb/io/bytes/refuse.hpp"
+#include "ebb/train/build/open_formats.hpp"
+
+namespace ebb::train {
+namespace {
+
+constexpr std::string_view kTableMark =
+    "table\n";  // in front of a schema: of jsonl read as a table
+
+data::CsvOptions table_options(const DataConfig& d, Opening how) {
+  data::CsvOptions o;
+  o.target = d.target;
+  o.classes = d.task == Task::classification;
+  o.standardise = d.standardise;
+  o.missing = d.missing == MissingValues::mean   ? data::Missing::mean
+              : d.missing == MissingValues::zero ? data::Missing::zero
+                                                 : data::Missing::refuse;
+  o.format.header = d.header;
+  o.format.separator = d.separator[0];
+  for (const std::string& name : d.ignore) o.format.kinds[name] = io::ColumnKind::ignored;
+  for (const std::string& name : d.categorical) o.format.kinds[name] = io::ColumnKind::category;
+  o.store = store_of(d, how);
+  return o;
+}
+
+OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading* known,
+                      Opening how) {
+  const bool jsonl = d.format == DataFormat::jsonl;
+  const std::string mark(jsonl ? kTableMark : "");
+  bool kept = false;
+  data::CsvOptions o = table_options(d, how);
+  o.store.was_kept = &kept;
+  if (known) o.schema = io::parse_csv_schema(known->schema.substr(mark.size()));
+  const data::CsvData opened =
+      jsonl ? data::jsonl_table(files.path, std::move(o)) : data::csv(files.path, std::move(o));
+  const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
+  if (known) return {opened.rows, *known, scanned};
+  refuse_empty(opened.rows, files.path[0]);
+  const io::CsvColumn& target = opened.schema.columns[opened.schema.index_of(d.target)];
+  const bool classes = target.kind == io::ColumnKind::category;
+  if (classes && d.task == Task::regression)
+    throw Error(fmt::format(
+        "{}: column \"{}\" holds text such as \"{}\", which is no number to predict; "
+        "set data.task = \"classification\"",
+        files.path[0], d.target, target.categories.empty() ? "" : target.categories[0]));
+  Reading reading{
+      .facts = facts_of(opened.rows, classes ? Task::classification : Task::regression, "x", "y"),
+      .schema = mark + io::to_string(opened.schema)};
+  if (classes) {
+    reading.classes = target.categories;
+    reading.facts.classes = static_cast<std::int64_t>(target.categories.size());
+  }
+  return {opened.rows, reading, scanned};
+}
+
+// How the objects of a file are read, by the first of them.
+struct Objects {
+  bool table = false;
+  std::string input;     // else: the field that the model reads
+  bool of_text = false;  // which holds strings
+};
+
+Objects objects_in(const DataConfig& d, const std::string& path) {
+  std::vector<std::string> names;
+  std::vector<io::JsonlFirst> inputs;
+  for (const io::JsonlFirst& f : io::read_jsonl_first(path)) {
+    names.push_back(f.name);
+    if (f.name != d.target && std::find(d.ignore.begin(), d.ignore.end(), f.name) == d.ignore.end())
+      inputs.push_back(f);
+  }
+  const auto has = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  for (const std::string& name : d.ignore)
+    if (!has(name)) io::refuse_name(path, "field", name, names);
+  for (const std::string& name : {d.target, d.input})
+    if (!name.empty() && !has(name)) io::refuse_name(path, "field", name, names);
+  const auto list = std::find_if(inputs.begin(), inputs.end(), [&](const io::JsonlFirst& f) {
+    return d.input.empty() ? f.type == io::JsonType::list : f.name == d.input;
+  });
+  if (list == inputs.end() && inputs.size() == 1 && inputs[0].type == io::JsonType::string)
+    return {false, inputs[0].name, true};
+  if (list == inputs.end()) return {true, "", false};
+  if (d.input.empty() && inputs.size() > 1)
+    throw Error(
+        fmt::format("{}: field \"{}\" holds lists, and there are others beside it: say "
+                    "data.input = \"{}\", or leave one or the other out (data.ignore)",
+                    path, io::shown(list->name), io::shown(list->name)));
+  return {false, list->name, list->type == io::JsonType::string};
+}
+
+const io::JsonlField& field_of(const io::JsonlSchema& schema, const std::string& name,
+                               const std::string& path) {
+  std::vector<std::string> names;
+  for (const io::JsonlField& f : schema.fields) {
+    if (f.name == name) return f;
+    names.push_back(f.name);
+  }
+  io::refuse_name(path, "field", name, names);
+}
+
+// Padded, with their lengths beside them. What is longer than all that the model has learnt from ends there.
+Dataset padded(const Dataset& rows, const io::JsonlField& x, const DataConfig& d,
+               const Reading* known) {
+  data::PadOptions pad{.buckets = d.buckets, .lengths = x.name + " lengths"};
+  if (known && x.longest > known->facts.example.shape[0]) {
+    pad.cut = true;
+    if (pad.buckets.empty()) pad.buckets = {known->facts.example.shape[0]};
+  }
+  return rows.pad(x.name, std::move(pad));
+}
+
+OpenedRows open_objects(const DataConfig& d, const RowFiles& files, const Reading* known,
+                        const Objects& objects, Opening how) {
+  const std::string& path = files.path[0];
+  data::JsonlOptions o;
+  bool kept = false;
+  o.store = store_of(d, how);
+  o.store.was_kept = &kept;
+  o.format.fields = {objects.input, d.target};
+  if (objects.of_text) o.format.kinds[objects.input] = io::JsonKind::text;
+  if (known) {
+    o.schema = io::parse_jsonl_schema(known->schema);
+    const auto first = io::read_jsonl_first(path);  // it may be without a target
+    if (std::none_of(first.begin(), first.end(),
+                     [&](const auto& f) { return f.name == d.target; })) {
+      std::erase_if(o.schema->fields, [&](const auto& f) { return f.name == d.target; });
+      o.format.fields = {objects.input};
+    }
+  }
+  const data::JsonlData opened = data::jsonl(files.path, std::move(o));
+  const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
+  if (!known) refuse_empty(opened.rows, path);
+  const io::JsonlField& x = field_of(opened.schema, objects.input, path);
+  Dataset rows = x.ragged ? padded(opened.rows, x, d, known) : opened.rows;
+  if (x.kind == io::JsonKind::text) rows = with_type(rows, x.name, DType::i32);
+  if (known) return {rows, *known, scanned};
+  const io::JsonlField& y = field_of(opened.schema, d.target, path);
+  const bool tokens = x.kind == io::JsonKind::text || (x.list && x.kind == io::JsonKind::integer);
+  const bool classes = y.kind == io::JsonKind::label || y.kind == io::JsonKind::integer;
+  const Task task = d.task.value_or(!classes ? Task::regression
+                                    : tokens ? Task::sequence_classification
+                                             : Task::classification);
+  Reading reading{.facts = facts_of(rows, task, x.name, d.target),
+                  .schema = io::to_string(opened.schema)};
+  if (x.ragged) reading.facts.lengths = x.name + " lengths";
+  reading.classes = y.classes;
+  if (classes)
+    reading.facts.classes = y.kind == io::JsonKind::label
+                                ? static_cast<std::int64_t>(y.classes.size())
+                                : count_classes(rows.only({d.target}), d.target, path);
+  if (x.kind == io::JsonKind::text) reading.facts.vocabulary = 256;
+  return {rows, reading, scanned};
+}
+
+}  // namespace
+
+OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known, Opening how) {
+  return open_table(d, files, known, how);
+}
+
+OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading* known,
+                      Opening how) {
+  if (known && known->schema.starts_with(kTableMark)) return open_table(d, files, known, how);
+  if (known) {
+    const Objects as_learnt{false, known->facts.input, false};
+    return open_objects(d, files, known, as_learnt, how);
+  }
+  const Objects objects = objects_in(d, files.path[0]);
+  return objects.table ? open_table(d, files, known, how)
+                       : open_objects(d, files, known, objects, how);
+}
+
+}  // namespace ebb::train
