@@ -69,10 +69,16 @@ train::Outcome run_steps(train::Trainer& trainer, const std::string& directory) 
   }
 }
 
-void train_in(train::Job& job, train::Trainer& trainer, const std::string& directory) {
-  const bool over = trainer.take_up().over.has_value();
+constexpr char kAsItWas[] = "before it went on; the run is as it was";
+
+void train_in(train::Job& job, train::Trainer& trainer, const std::string& directory,
+              const train::Standing& standing) {
+  const bool over = standing.over.has_value();
+  std::optional<Interrupted> before(
+      std::in_place, standing.saved ? kAsItWas : "before the first step; ebb resume begins it");
   if (!over) say(to_string(trainer.plan()));
-  const train::Outcome out = run_steps(trainer, directory);
+  const train::Outcome out = run_steps(trainer, directory);  // signals are its own from here on
+  before.reset();
   const train::RunDirectory run = train::RunDirectory::open(directory);
   const train::Checkpoints checkpoints(run.checkpoints());
   if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
@@ -112,7 +118,7 @@ struct Train {
           : train::RunDirectory::create(directory, text);
     trainer->plan();  // from here on the directory is ours alone
     try {
-      train_in(*job, *trainer, directory);
+      train_in(*job, *trainer, directory, {});
     } catch (const Error&) {  // no step was taken: the name is free for another try
       if (!again && train::RunDirectory::has_saved_nothing(directory))
         std::filesystem::remove_all(directory);
@@ -131,17 +137,18 @@ struct Resume {
     if (!memory.empty()) all.push_back(budget_override(memory));
     std::optional<train::Job> job;
     std::unique_ptr<train::Trainer> trainer;
+    train::Standing standing;
     {
-      const Interrupted before("before it went on; the run is as it was");
+      const Interrupted before(kAsItWas);
       job.emplace(train::load_config(run.config(), all));
       trainer = job->trainer(directory, !quiet());
-      trainer->plan();
+      standing = trainer->take_up();
     }
-    if (!trainer->take_up().saved)
+    if (!standing.saved)
       say(fmt::format("{}: nothing was saved there; it begins at step 0\n", directory));
     // It was not refused: who goes on later goes on with it.
     if (!all.empty()) write_file(run.config(), train::to_toml(job->config));
-    train_in(*job, *trainer, directory);
+    train_in(*job, *trainer, directory, standing);
   }
 };
 
