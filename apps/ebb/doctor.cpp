@@ -19,6 +19,7 @@
 #include "ebb/exec/spill/disk_space.hpp"
 #include "ebb/exec/spill/spill_file.hpp"
 #include "ebb/plan/forecast/machine.hpp"
+#include "ebb/plan/forecast/measure.hpp"
 
 namespace ebb::app {
 namespace {
@@ -161,9 +162,11 @@ void look_at_speeds(Findings& f, const plan::Machine& machine) {
                           {"threads", machine.threads},
                           {"sound", machine.sound}};
   if (!machine.sound)
-    f.mind(
-        "others used the machine while it was measured: forecasts of time may be off; run "
-        "EBB_MACHINE=off ebb doctor when it is quiet");
+    f.mind(fmt::format(
+        "others used the machine while it was measured: forecasts of time may be off. It is "
+        "measured again after an hour{}",
+        plan::cache_path().empty() ? ""
+                                   : ", or at once when " + plan::cache_path() + " is removed"));
 }
 
 struct Doctor {

@@ -71,9 +71,11 @@ train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
   }
 }
 
+constexpr char kAsItWas[] = "before it went on; the run is as it was";
+
 void train_in(train::Job& job, train::Trainer& trainer, const train::StopSignal& stop,
-              const std::string& directory) {
-  const bool over = trainer.take_up().over.has_value();
+              const std::string& directory, const train::Standing& standing) {
+  const bool over = standing.over.has_value();
   const train::Outcome out = run_steps(trainer, stop, directory);
   const train::RunDirectory run = train::RunDirectory::open(directory);
   const train::Checkpoints checkpoints(run.checkpoints());
@@ -120,7 +122,7 @@ struct Train {
     again ? train::RunDirectory::begin_anew(directory, text)
           : train::RunDirectory::create(directory, text);
     try {
-      train_in(*job, *trainer, stop, directory);
+      train_in(*job, *trainer, stop, directory, {});
     } catch (const Error&) {  // no step was taken: the name is free for another try
       if (!again && train::RunDirectory::has_saved_nothing(directory))
         std::filesystem::remove_all(directory);
@@ -139,20 +141,20 @@ struct Resume {
     if (!memory.empty()) all.push_back(budget_override(memory));
     std::optional<train::Job> job;
     std::unique_ptr<train::Trainer> trainer;
+    train::Standing standing;
     {
-      const Interrupted before("before it went on; the run is as it was");
+      const Interrupted before(kAsItWas);
       job.emplace(train::load_config(run.config(), all));
       trainer = job->trainer(directory, !quiet());
-      trainer->plan();
+      standing = trainer->take_up();
     }
     const train::StopSignal stop;
-    const train::Standing now = trainer->take_up();
-    if (!now.saved)
+    if (!standing.saved)
       say(fmt::format("{}: nothing was saved there; it begins at step 0\n", directory));
-    if (!now.over) say(to_string(trainer->plan()));
+    if (!standing.over) say(to_string(trainer->plan()));
     // It was not refused: who goes on later goes on with it.
     if (!all.empty()) write_file(run.config(), train::to_toml(job->config));
-    train_in(*job, *trainer, stop, directory);
+    train_in(*job, *trainer, stop, directory, standing);
   }
 };
 

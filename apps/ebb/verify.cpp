@@ -94,7 +94,7 @@ struct Verify {
       say(fmt::format("  {:<26} {}\n", what, wrapped(a.refusal, 29)));
     else
       say(fmt::format("  {:<26} {:>10}  {:>8}  {}  {}\n", what, to_string(ByteSize{a.peak}),
-                      readable_time(a.seconds), a.digest.substr(0, 12), a.how));
+                      readable_time(a.seconds), a.digest.substr(0, 12), wrapped(a.how, 65)));
     return a;
   }
 
