@@ -53,7 +53,7 @@ TEST_F(JsonlTest, FieldsAreWhatTheyHold) {
   ASSERT_EQ(s.fields.size(), 5u);
   EXPECT_EQ(s.rows, 2);
   EXPECT_EQ(s.fields[0], (JsonlField{"x", JsonKind::number, true, false, 2}));
-  EXPECT_EQ(s.fields[1], (JsonlField{"n", JsonKind::integer}));
+  EXPECT_EQ(s.fields[1], (JsonlField{"n", JsonKind::integer, false, false, 1, 0, {}, -4, 3}));
   EXPECT_EQ(s.fields[2], (JsonlField{"f", JsonKind::number}));
   EXPECT_EQ(s.fields[3], (JsonlField{"k", JsonKind::label, false, false, 1, 0, {"ant", "cat"}}));
   EXPECT_EQ(s.fields[4], (JsonlField{"ids", JsonKind::integer, true, true, 3, 3}));

@@ -82,7 +82,7 @@ JsonlData assembled(const RowStore& store, JsonlSchema schema) {
 using Paths = std::vector<std::string>;
 
 StoreKey key_of(const Paths& paths, const JsonlOptions& o) {
-  std::string what = "jsonl 1", version;
+  std::string what = "jsonl 2", version;
   for (const std::string& path : paths) {
     what += " " + std::filesystem::absolute(path).string();
     version += (version.empty() ? "" : "; ") + version_of(path);

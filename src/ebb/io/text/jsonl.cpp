@@ -28,8 +28,9 @@ std::size_t row_words(const JsonlSchema& schema) {
 std::string to_string(const JsonlSchema& schema) {
   std::string out = fmt::format("rows,{},{}\n", schema.rows, schema.fields.size());
   for (const JsonlField& f : schema.fields) {
-    out += fmt::format("{},{},{},{},{},{},{}\n", name(f.kind), in_quotes(f.name), f.list ? 1 : 0,
-                       f.ragged ? 1 : 0, f.longest, f.elements, f.classes.size());
+    out +=
+        fmt::format("{},{},{},{},{},{},{},{},{}\n", name(f.kind), in_quotes(f.name), f.list ? 1 : 0,
+                    f.ragged ? 1 : 0, f.longest, f.elements, f.least, f.largest, f.classes.size());
     for (const std::string& word : f.classes) out += in_quotes(word) + '\n';
   }
   return out;
@@ -48,6 +49,8 @@ JsonlSchema parse_jsonl_schema(std::string_view text) {
     f.ragged = in.number<std::int64_t>() != 0;
     f.longest = in.number<std::int64_t>();
     f.elements = in.number<std::int64_t>();
+    f.least = in.number<std::int64_t>();
+    f.largest = in.number<std::int64_t>();
     if (f.longest < 0 || f.elements < 0 || (f.ragged && !f.list))
       in.wrong("a field that cannot be");
     f.classes = in.list();

@@ -41,6 +41,7 @@ struct JsonlField {
   std::int64_t longest = 1;               // list
   std::int64_t elements = 0;              // of all ragged lists together
   std::vector<std::string> classes = {};  // of labels, in the order of their bytes
+  std::int64_t least = 0, largest = 0;    // of integers that are no lists
 
   bool operator==(const JsonlField&) const = default;
 };

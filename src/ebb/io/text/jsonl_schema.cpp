@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <set>
 #include <unordered_set>
@@ -25,6 +26,7 @@ using Type = JsonValue::Type;
 struct Seen {
   std::int64_t numbers = 0, lists = 0, strings = 0, elements = 0;
   std::size_t shortest = std::numeric_limits<std::size_t>::max(), longest = 0;
+  float least = std::numeric_limits<float>::infinity(), largest = -least;  // of single numbers
   bool integers = true, too_many = false;
   Words classes;
 
@@ -35,6 +37,8 @@ struct Seen {
     elements += other.elements;
     shortest = std::min(shortest, other.shortest);
     longest = std::max(longest, other.longest);
+    least = std::min(least, other.least);
+    largest = std::max(largest, other.largest);
     integers = integers && other.integers;
     too_many = too_many || other.too_many;
     classes.merge(other.classes);
@@ -93,7 +97,8 @@ class Inference {
           slot.lines.parse(path_, block, [&](const std::vector<JsonValue>& values, std::size_t at) {
             ++slot.rows;
             for (std::size_t k = 0; k < values.size(); ++k)
-              if (as_[k] != As::skip) look(values[k], k, block.offset + at, slot.seen[k]);
+              if (as_[k] != As::skip)
+                look(values[k], k, slot.lines.words(), block.offset + at, slot.seen[k]);
           });
         },
         [&](std::size_t i) {
@@ -122,7 +127,8 @@ class Inference {
 
   bool is_text(std::size_t k) const { return said_[k] && *said_[k] == JsonKind::text; }
 
-  void look(const JsonValue& value, std::size_t k, std::uint64_t offset, Seen& seen) const {
+  void look(const JsonValue& value, std::size_t k, std::span<const std::uint32_t> words,
+            std::uint64_t offset, Seen& seen) const {
     std::size_t length = value.count;
     if (value.type == Type::string) {
       ++seen.strings;
@@ -131,6 +137,11 @@ class Inference {
     } else {
       ++(value.type == Type::list ? seen.lists : seen.numbers);
       seen.integers = seen.integers && value.integers;
+    }
+    if (value.type == Type::number) {
+      const float number = std::bit_cast<float>(words[value.first]);
+      seen.least = std::min(seen.least, number);
+      seen.largest = std::max(seen.largest, number);
     }
     seen.elements += static_cast<std::int64_t>(length);
     seen.shortest = std::min(seen.shortest, length);
@@ -192,6 +203,10 @@ class Inference {
                (f.list && s.shortest != s.longest);
     f.elements = f.ragged ? s.elements : 0;
     f.longest = f.list ? static_cast<std::int64_t>(s.longest) : 1;
+    if (f.kind == JsonKind::integer && s.numbers > 0) {
+      f.least = static_cast<std::int64_t>(s.least);
+      f.largest = static_cast<std::int64_t>(s.largest);
+    }
     if (f.kind == JsonKind::label) {
       f.classes.assign(s.classes.begin(), s.classes.end());
       std::sort(f.classes.begin(), f.classes.end());

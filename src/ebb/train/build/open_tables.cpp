@@ -153,10 +153,12 @@ OpenedRows open_objects(const DataConfig& d, const RowFiles& files, const Readin
                   .schema = io::to_string(opened.schema)};
   if (x.ragged) reading.facts.lengths = x.name + " lengths";
   reading.classes = y.classes;
-  if (classes)
-    reading.facts.classes = y.kind == io::JsonKind::label
-                                ? static_cast<std::int64_t>(y.classes.size())
-                                : count_classes(rows.only({d.target}), d.target, path);
+  if (y.kind == io::JsonKind::label)
+    reading.facts.classes = static_cast<std::int64_t>(y.classes.size());
+  else if (classes && how == Opening::shape && y.least >= 0)  // there are no rows to count
+    reading.facts.classes = y.largest + 1;
+  else if (classes)
+    reading.facts.classes = count_classes(opened.rows.only({d.target}), d.target, path);
   if (x.kind == io::JsonKind::text) reading.facts.vocabulary = 256;
   return {rows, reading, scanned};
 }
