@@ -43,7 +43,7 @@ std::vector<Misuse> of_tables() {
       {"folder_as_csv",
        {{"c.toml", array_config("t.csv", kTarget)}, {"t.csv/a", ""}},
        {"train", "c.toml"},
-       "t.csv\": Is a directory"},
+       "t.csv\" does not tell it (it is a folder without files of a known kind"},
       csv("empty_csv", "", ": it holds no record; expected a table"),
       trained("only_a_header", "t.csv", "x,y\n", "t.csv: there are no rows"),
       csv("ragged_csv", "x,y\n1,2\n3\n", ", line 3: it has 1 field; expected 2"),
@@ -79,7 +79,7 @@ std::vector<Misuse> of_tables() {
             ", line 2: field \"x\": a number beyond what f32 holds"),
       jsonl("field_twice", "{\"x\": 1, \"x\": 2, \"y\": 2}\n", ": field \"x\" is named twice"),
       jsonl("field_missing", "{\"x\": 1, \"y\": 2}\n{\"x\": 1}\n",
-            ", line 2: field \"y\": it is not there"),
+            ", line 2: field \"y\": a value is missing"),
       trained("no_such_field", "t.jsonl", "{\"area\": 1, \"price\": 2}\n",
               "t.jsonl\": it has no field \"prcie\"; do you mean \"price\"? it has \"area\", "
               "\"price\"",

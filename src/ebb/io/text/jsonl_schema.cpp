@@ -240,6 +240,10 @@ std::vector<JsonlFirst> read_jsonl_first(const std::string& path, ByteSize longe
   } catch (const Enough&) {
   }
   if (fields.empty()) refuse(path, "it holds no object; expected one a line");
+  std::set<std::string_view> known;
+  for (const JsonlFirst& f : fields)
+    if (!known.insert(f.name).second)
+      refuse(path, fmt::format("field \"{}\" is named twice", shown(f.name)));
   return fields;
 }
 
