@@ -45,7 +45,7 @@ void AskedBudget::end(Counts counts) {
   std::uint64_t needed = reserve_ + round_up(used.live, little) +
                          round_up(between, between < little ? little : (1_MiB).bytes);
   if (Budget::now()) needed = std::min(needed, Budget::now());  // it could
-  if (counts == Counts::yes) least_bytes_ = std::max(least_bytes_, needed);
+  if (counts == Counts::yes) least_bytes_ = std::max({least_bytes_, needed, train::kAtStart});
   least_.reset();
   least_ = std::make_unique<LeastBudget>(least_bytes_);
   runtime::drop_code();  // of reading, before that of computing comes

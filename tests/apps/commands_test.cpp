@@ -302,6 +302,22 @@ TEST_F(Commands, verifyProvesThePromises) {
 }
 
 // As if one of a thousand examples were lost.
+// However small the model is, what the program itself comes to when it starts is in the smallest budget.
+TEST_F(Commands, theSmallestModelFitsToo) {
+  std::string table = "a,b,y\n";
+  for (int i = 0; i < 300; ++i)
+    table +=
+        std::to_string(i % 7) + "," + std::to_string(i % 5) + "," + std::to_string(i % 3) + "\n";
+  put("t.csv", table);
+  put("c.toml",
+      "[model]\nkind = \"mlp\"\nhidden = [4]\n[data]\npath = \"t.csv\"\ntarget = \"y\"\n"
+      "[train]\nbatch = 16\nsteps = 4\n");
+  for (int i = 0; i < 5; ++i) {
+    const Ran ran = ebb({"verify", "c.toml", "--steps", "4"});
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+  }
+}
+
 TEST_F(Commands, verifyFailsWhereASplitGivesAWrongGradient) {
   put("t.txt", tale());
   put("c.toml", kText);

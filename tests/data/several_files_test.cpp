@@ -42,7 +42,7 @@ TEST_F(SeveralFilesTest, Tables) {
   EXPECT_HAS(error_of([&] {
                data::csv(std::vector{a, put("c.csv", "n,c\n1\n")}, {});
              }),
-             "c.csv\", line 2: it has 1 fields");
+             "c.csv\", line 2: it has 1 field;");
 }
 
 TEST_F(SeveralFilesTest, AChangedFileIsReadAnew) {

@@ -21,6 +21,7 @@
 #include "ebb/optim/save.hpp"
 #include "tests/error_of.hpp"
 #include "tests/exec/budget_program.hpp"
+#include "tests/temp_path.hpp"
 
 namespace ebb {
 namespace {
@@ -132,7 +133,7 @@ TEST(OneBudget, ResultsThatAreKeptAreTheProgramsOwn) {
 
 // Where something goes wrong beside the plan, it is an error, never an overrun; and nothing is lost.
 TEST(OneBudget, EveryFailedTakeLosesNothing) {
-  const std::string path = testing::TempDir() + "ebb-one-budget.safetensors";
+  const std::string path = test::temp_path("one-budget.safetensors");
   int faults = 0;
   const auto run = [&](std::uint64_t nth, std::uint64_t& takes) {
     random::seed(9);

@@ -25,6 +25,7 @@
 #include "ebb/tape/tape.hpp"
 #include "tests/bytes.hpp"
 #include "tests/error_of.hpp"
+#include "tests/temp_path.hpp"
 
 namespace ebb {
 namespace {
@@ -229,7 +230,7 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
   // By the figures of one machine, whatever this one is doing: what differs is how far is looked.
   plan::Machine figures;
   figures.threads = pool::threads();
-  const std::string path = testing::TempDir() + "/ebb-frontier-machine";
+  const std::string path = test::temp_path("frontier-machine");
   write_file(path, plan::to_string(figures));
   setenv("EBB_MACHINE", path.c_str(), 1);
   const Data data(256);
@@ -267,6 +268,7 @@ TEST(Compile, TheFrontierIsTheCurveOfTimeOverBudget) {
     EXPECT_LE(plan.chosen.seconds, 1.15 * w.seconds)
         << w.text() << " against " << plan.chosen.text();
   }
+  std::remove(path.c_str());
 }
 
 TEST(Compile, PartsOfAnySizeGiveTheSameBits) {

@@ -12,6 +12,7 @@
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/unary.hpp"
 #include "ebb/tape/tape.hpp"
+#include "tests/temp_path.hpp"
 
 namespace ebb {
 namespace {
@@ -50,8 +51,7 @@ TEST(InputGradients, ASmallBudgetTakesSmallerChunks) {
 TEST(InputGradients, FromFileToFile) {
   const Score score;
   const Tensor x = random::normal({50, 16}, 0, 1, 1, 1);
-  const std::string from = testing::TempDir() + "ebb_rows.npy",
-                    to = testing::TempDir() + "ebb_out.npy";
+  const std::string from = test::temp_path("rows.npy"), to = test::temp_path("out.npy");
   save_npy(from, x);
   input_gradients(score, from, to, {.rows = 8});
   EXPECT_EQ(load_npy(to).to_vector<float>(), by_tape(score, x).to_vector<float>());

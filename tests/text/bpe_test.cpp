@@ -15,6 +15,7 @@
 #include "ebb/base/rng.hpp"
 #include "ebb/text/words.hpp"
 #include "tests/error_of.hpp"
+#include "tests/temp_path.hpp"
 
 namespace ebb::text {
 namespace {
@@ -146,7 +147,7 @@ TEST(Bpe, AnyBytesComeBack) {
 TEST(Bpe, AFileGivesWhatItsTextGives) {
   std::string text;
   for (std::uint64_t seed = 0; text.size() < 700'000; ++seed) text += some_text(seed);
-  const std::string path = (std::filesystem::path(testing::TempDir()) / "bpe_test.txt").string();
+  const std::string path = test::temp_path("bpe.txt");
   write_file(path, text);
   const Bpe a = train_bpe(text, {.vocabulary = 600}), b = train_bpe_file(path, {.vocabulary = 600});
   ASSERT_EQ(a.size(), b.size());

@@ -12,6 +12,7 @@
 #include "ebb/data/files/text.hpp"
 #include "ebb/text/bpe.hpp"
 #include "tests/error_of.hpp"
+#include "tests/temp_path.hpp"
 
 namespace ebb::text {
 namespace {
@@ -52,8 +53,7 @@ class TokenWindows : public testing::Test {
     }
   }
 
-  std::string path_ =
-      (std::filesystem::path(testing::TempDir()) / "token_windows_test.txt").string();
+  std::string path_ = test::temp_path("token_windows.txt");
   std::string text_;
 };
 

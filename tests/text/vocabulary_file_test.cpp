@@ -9,15 +9,14 @@
 #include "ebb/base/memory_faults.hpp"
 #include "ebb/text/bpe.hpp"
 #include "tests/error_of.hpp"
+#include "tests/temp_path.hpp"
 
 namespace ebb::text {
 namespace {
 
 using test::error_of;
 
-std::string path_of(const char* name) {
-  return (std::filesystem::path(testing::TempDir()) / name).string();
-}
+std::string path_of(const char* name) { return test::temp_path(name); }
 
 std::string error(const std::string& text) {
   return error_of([&] { parse_vocabulary(text, "v.txt"); });

@@ -37,7 +37,7 @@ std::uint64_t to_read_in(std::uint64_t reserve) {
   const Usage used = ledger::total();
   const std::uint64_t needed = reserve + round_up(used.live, (64_KiB).bytes) +
                                round_up(used.peak - used.live, (1_MiB).bytes);
-  return Budget::now() ? std::min(needed, Budget::now()) : needed;  // it could
+  return std::max(kAtStart, Budget::now() ? std::min(needed, Budget::now()) : needed);  // it could
 }
 
 // On all threads, or where a budget has no room for what each of them takes, on one.

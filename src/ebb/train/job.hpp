@@ -8,6 +8,7 @@
 //   train::Job trained = train::open_run("runs/one");   // the best checkpoint of a run
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,10 @@ namespace ebb::train {
 
 // What a checkpoint's `extra` holds under these names.
 inline constexpr char kConfigExtra[] = "config", kReadingExtra[] = "reading";
+
+// What a program that reads configs comes to when it starts, before anything of it has run: what the loader reads
+// of the program and its libraries. However small the model, no smaller budget is kept.
+inline constexpr std::uint64_t kAtStart = 6 << 20;
 
 struct Job {
   // Takes the threads and the budget that the config says, seeds random draws, opens the data. Throws
