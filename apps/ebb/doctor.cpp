@@ -9,9 +9,9 @@
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
-#include "apps/ebb/cpu_quota.hpp"
 #include "apps/ebb/simd.hpp"
 #include "ebb/base/bytes.hpp"
+#include "ebb/base/cgroup.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/base/pool.hpp"
@@ -79,7 +79,7 @@ void look_at_cpu(Findings& f) {
         "no AVX2: products run at a quarter of the speed, and weights agree with those of newer "
         "machines up to rounding only");
   const int all = static_cast<int>(std::thread::hardware_concurrency()), allowed = cores_allowed();
-  const double quota = cpu_quota();
+  const double quota = cgroup::cpu_quota(cgroup::groups_of("cpu"));
   f.say("threads",
         fmt::format("{}; {} of {} cores may be used{}", pool::threads(), allowed, all,
                     quota > 0 ? fmt::format(", {:.3g} by the group's quota", quota) : ""));

@@ -4,7 +4,9 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -15,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "ebb/base/cgroup.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/base/round.hpp"
 
 namespace ebb::pool {
 namespace {
@@ -33,11 +37,9 @@ int default_threads() {
                kMostThreads);
   }
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    const int n = CPU_COUNT(&set);
-    if (n >= 1) return n;
-  }
-  return 1;
+  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  const double quota = cgroup::cpu_quota(cgroup::groups_of("cpu"));
+  return std::max(1, quota > 0 ? std::min(allowed, static_cast<int>(std::ceil(quota))) : allowed);
 }
 
 void relax() {
@@ -82,24 +84,27 @@ class Pool {
     std::unique_lock lock(region_, std::try_to_lock);
     if (!lock.owns_lock() || workers_.empty()) return body(context, 0, count);
 
+    grain = std::max(grain, ceil_div(count, kMostRanges));
     body_ = body;
     context_ = context;
     total_ = count;
     grain_ = grain;
-    next_.store(0, std::memory_order_relaxed);
+    ranges_ = static_cast<std::uint32_t>(ceil_div(count, grain));
+    done_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
     failure_ = nullptr;
-    busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-    generation_.fetch_add(1, std::memory_order_seq_cst);
+    const std::uint32_t region = generation_.load(std::memory_order_relaxed) + 1;
+    left_.store(std::uint64_t{region} << 32 | ranges_, std::memory_order_release);
+    generation_.store(region, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) generation_.notify_all();
 
     work();
-    for (int spin = 0; busy_.load(std::memory_order_acquire) != 0; ++spin) {
+    std::uint32_t done = done_.load(std::memory_order_acquire);
+    for (int spin = 0; done != ranges_; ++spin, done = done_.load(std::memory_order_acquire)) {
       if (spin < kSpins) {
         relax();
       } else {
-        const int seen = busy_.load(std::memory_order_acquire);
-        if (seen != 0) busy_.wait(seen, std::memory_order_acquire);
+        done_.wait(done, std::memory_order_acquire);
       }
     }
     if (failure_) {
@@ -109,21 +114,29 @@ class Pool {
   }
 
  private:
+  // Takes ranges for as long as there are any. What describes a region is read after a range of it was
+  // taken, and stays until that is done: whoever comes late finds none left, or those of the next region.
   void work() {
     inside = true;
-    while (!failed_.load(std::memory_order_relaxed)) {
-      const std::size_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-      if (begin >= total_) break;
-      const std::size_t end = total_ - begin < grain_ ? total_ : begin + grain_;
-      try {
-        body_(context_, begin, end);
-      } catch (...) {
-        std::lock_guard lock(failure_lock_);
-        if (!failure_) failure_ = std::current_exception();
-        failed_.store(true, std::memory_order_relaxed);
-      }
+    for (std::uint64_t left = left_.load(std::memory_order_acquire); (left & kLeft) != 0;) {
+      if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acquire)) continue;
+      const std::uint32_t ranges = ranges_;
+      const std::size_t begin = grain_ * (ranges - (left & kLeft));
+      if (!failed_.load(std::memory_order_relaxed)) run_range(begin);
+      if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == ranges) done_.notify_one();
+      left = left_.load(std::memory_order_acquire);
     }
     inside = false;
+  }
+
+  void run_range(std::size_t begin) {
+    try {
+      body_(context_, begin, total_ - begin < grain_ ? total_ : begin + grain_);
+    } catch (...) {
+      std::lock_guard lock(failure_lock_);
+      if (!failure_) failure_ = std::current_exception();
+      failed_.store(true, std::memory_order_relaxed);
+    }
   }
 
   void serve(int index) {
@@ -145,7 +158,6 @@ class Pool {
       seen = now;
       if (ending_.load(std::memory_order_relaxed)) return;
       work();
-      if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
     }
   }
 
@@ -176,11 +188,16 @@ class Pool {
   Body body_ = nullptr;
   void* context_ = nullptr;
   std::size_t total_ = 0, grain_ = 1;
-  std::atomic<std::uint32_t> generation_{0};
+  std::uint32_t ranges_ = 0;
+  std::atomic<std::uint32_t> generation_{0};  // of regions
   std::atomic<int> sleepers_{0};
   std::atomic<bool> ending_{false};
-  std::atomic<int> busy_{0};
-  alignas(64) std::atomic<std::size_t> next_{0};
+  // Which region, and how many of its ranges nobody has taken yet: in one, so that a thread that comes
+  // late takes none of another region's by mistake.
+  static constexpr std::uint64_t kLeft = 0xffffffff;
+  static constexpr std::size_t kMostRanges = kLeft;
+  alignas(64) std::atomic<std::uint64_t> left_{0};
+  alignas(64) std::atomic<std::uint32_t> done_{0};  // ranges; the region ends with the last of them
   std::atomic<bool> failed_{false};
   std::mutex failure_lock_;
   std::exception_ptr failure_;

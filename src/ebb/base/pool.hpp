@@ -1,4 +1,5 @@
-// A fork-join pool. Workers sleep when idle; the caller works too.
+// A fork-join pool. Workers sleep when idle; the caller works too. It waits for work that others have
+// begun, not for threads: one that the system does not run costs nothing.
 //
 // The bits rule: threads split outputs, never sums. Which thread runs a part may differ from run to
 // run, so a part's result may depend on nothing but its own range.
@@ -10,7 +11,7 @@
 namespace ebb::pool {
 
 // Threads a parallel region may use, the caller included. At first: EBB_THREADS, or the CPUs this
-// process may run on.
+// process may run on, by its affinity and by the quota of its control group.
 int threads();
 void set_threads(int count);  // 1 to 1024; not while another thread computes
 

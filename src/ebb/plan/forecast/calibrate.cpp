@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <initializer_list>
+#include <thread>
 #include <vector>
 
 #include "ebb/base/memory.hpp"
@@ -195,6 +197,16 @@ double usual_gain(const Machine& one, const Machine& all) {
   return std::max(1.0, *middle);
 }
 
+// All threads at work at once: each waits for the others.
+void meet(int threads) {
+  const auto all = static_cast<std::size_t>(threads);
+  std::atomic<std::size_t> here{0};
+  pool::parallel_for(all, 1, [&](std::size_t begin, std::size_t end) {
+    here.fetch_add(end - begin);
+    while (here.load() < all) std::this_thread::yield();
+  });
+}
+
 }  // namespace
 
 bool is_disturbed(const Machine& one, const Machine& all) {
@@ -238,10 +250,7 @@ Machine measured(std::uint64_t room) {
     for (int round = 0; round < kMostRounds && (round < kRounds || is_disturbed(one, all));
          ++round) {
       const long before = preemptions();
-      fork = std::min(fork, fastest([&] {
-                        pool::parallel_for(static_cast<std::size_t>(threads), 1,
-                                           [](std::size_t, std::size_t) {});
-                      }));
+      fork = std::min(fork, fastest([&] { meet(threads); }));
       if (fork > kLongestFork) continue;
       measure(all, threads, memory);
       quiet = quiet || preemptions() - before <= kPreemptions;
