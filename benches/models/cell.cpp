@@ -120,7 +120,7 @@ void run_compiled(const Cell& cell, Task& task, Outcome& out) {
   out.budget = plan.chosen.budget;
   out.arena = plan.forecast.arena;
   out.carry = plan.carry_bytes;
-  out.process = plan.forecast.process;
+  out.process = plan.forecast.peak();
   out.forecast_seconds = plan.forecast.seconds;
   out.rows = plan.chosen.micro_batch;
   out.parts = static_cast<std::int64_t>(plan.runs.size());

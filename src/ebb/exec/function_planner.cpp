@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "ebb/base/budget.hpp"
+#include "ebb/base/process.hpp"
 #include "ebb/base/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/compile_options.hpp"
@@ -197,6 +198,7 @@ FunctionPlanner::Planned FunctionPlanner::finished(plan::Plan plan, std::uint64_
   const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
   plan.forecast.process += runs_with - plan.forecast.runtime;
   plan.forecast.runtime = runs_with;
+  plan.forecast.measured.peak_before = process::peak_resident();
   plan.source = budget_source_;
   return {std::move(plan), std::move(need)};
 }

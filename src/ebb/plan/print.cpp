@@ -81,6 +81,10 @@ std::string to_string(const Plan& p) {
   if (!p.approximate.empty()) fmt::format_to(to, "  approximate           {}\n", p.approximate);
   fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {} ({} set aside)\n",
                  readable(f.process), readable(f.arena), readable(f.runtime), readable(f.reserve));
+  if (f.measured.peak_before > f.process)
+    fmt::format_to(
+        to, "  before the first step {:>10}   to read and to plan: the process came to that\n",
+        readable(f.measured.peak_before));
   fmt::format_to(to, "  at the peak ({})\n", f.op.empty() ? "nothing runs" : f.op);
   for (int c = 0; c < kCategories; ++c)
     if (f.at_peak[c])
@@ -117,13 +121,13 @@ std::string Plan::json() const {
   std::string out = fmt::format(
       "{{\"budget\": {}, \"minimum\": {}, \"arena\": {}, \"process\": {}, \"runtime\": {}, "
       "\"reserve\": {}, \"spilled\": {}, \"seconds\": {:.9g}, \"unlimited_seconds\": {:.9g}, "
-      "\"measured_seconds\": {:.9g}, \"measured_steps\": {}, \"others\": {}, "
+      "\"peak_before\": {}, \"measured_seconds\": {:.9g}, \"measured_steps\": {}, \"others\": {}, "
       "\"gaps\": {}, \"micro_batches\": {}, "
       "\"peak_op\": {}, \"approximate\": {}, \"source\": {}, \"chosen\": {}, \"at_peak\": {{",
       budget, minimum, forecast.arena, forecast.process, forecast.runtime, forecast.reserve,
-      forecast.spilled, forecast.seconds, forecast.unlimited_seconds, forecast.measured.seconds,
-      forecast.measured.steps, forecast.others, forecast.gaps, runs.size(), quoted(forecast.op),
-      quoted(approximate), quoted(source), json_of(chosen));
+      forecast.spilled, forecast.seconds, forecast.unlimited_seconds, forecast.measured.peak_before,
+      forecast.measured.seconds, forecast.measured.steps, forecast.others, forecast.gaps,
+      runs.size(), quoted(forecast.op), quoted(approximate), quoted(source), json_of(chosen));
   for (int c = 0; c < kCategories; ++c)
     out += fmt::format("{}\"{}\": {}", c ? ", " : "", ebb::name(static_cast<Category>(c)),
                        forecast.at_peak[c]);

@@ -165,7 +165,7 @@ Outcome Trainer::Run::outcome(const StopSignal& stop) const {
           .last = last,
           .best = best,
           .seconds = progress->elapsed(),
-          .forecast = shown.forecast.process,
+          .forecast = shown.forecast.peak(),
           .peak = process::peak_resident()};
 }
 

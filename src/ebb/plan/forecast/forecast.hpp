@@ -1,6 +1,7 @@
 // What a plan is expected to take, in bytes and in seconds; and what it took.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -9,9 +10,10 @@
 
 namespace ebb::plan {
 
-// What steps took so far, beside what was forecast. No part of what was planned: plans compare
-// equal whatever was measured.
+// What steps took so far, beside what was forecast, and what the process took before them. No part of what
+// was planned: plans compare equal whatever was measured.
 struct Measured {
+  std::uint64_t peak_before = 0;  // of the process, when all was planned: reading, planning
   std::uint64_t steps = 0;
   double seconds = 0;  // a step, the median of the last ones
   bool operator==(const Measured&) const { return true; }
@@ -19,7 +21,7 @@ struct Measured {
 
 struct Forecast {
   std::uint64_t arena = 0;    // exact
-  std::uint64_t process = 0;  // everything: the peak of resident memory
+  std::uint64_t process = 0;  // everything: the peak of resident memory while steps run
   // In the process: with `others`, `gaps` and `runtime` this adds up to it.
   std::array<std::uint64_t, kCategories> at_peak{};  // by category
   std::uint64_t others = 0;   // what the program holds beside the step: its tensors, other models
@@ -31,6 +33,7 @@ struct Forecast {
   double unlimited_seconds = 0;
   Measured measured;
   std::uint64_t spilled = 0;  // bytes of the disk that the spill file takes
+  std::uint64_t peak() const { return std::max(process, measured.peak_before); }
   double overhead() const { return unlimited_seconds > 0 ? seconds / unlimited_seconds - 1 : 0; }
   bool operator==(const Forecast&) const = default;
 };
