@@ -69,7 +69,7 @@ void expect_named(Job& job, const Moment& m, const std::string& how, double sinc
 
 // A job at work for a while, then `strike`.
 void struck(const Moment& m, const std::string& how, const std::function<void(Job&)>& strike,
-            const std::string& environment = "") {
+            const std::vector<std::string>& environment = {}) {
   Job job("work", {.ranks = m.ranks, .environment = environment});
   ASSERT_TRUE(job.up()) << job.err();
   sleep_for(m.after);
@@ -112,9 +112,8 @@ TEST(Failures, RankThatExits) {
 // It still beats, and nobody else makes a step: the one that is busy is named.
 TEST(Failures, RankThatComputesForEver) {
   at_random("endless step", 1, [](const Moment& m) {
-    struck(
-        m, "busy with one step for 5 s", [&](Job& job) { job.order("spin", m.rank); },
-        "EBB_TEST_STEP_MS=50");
+    struck(m, "busy with one step for 5 s", [&](Job& job) { job.order("spin", m.rank); },
+           {"EBB_TEST_STEP_MS=50"});
   });
 }
 
@@ -147,7 +146,7 @@ TEST(Failures, EndedLauncherNamesNobody) {
 
 TEST(Failures, PauseOfTwoSecondsIsNone) {
   at_random("pause", 1, [](const Moment& m) {
-    Job job("work", {.ranks = m.ranks, .environment = "EBB_TEST_STEPS=400"});
+    Job job("work", {.ranks = m.ranks, .environment = {"EBB_TEST_STEPS=400"}});
     ASSERT_TRUE(job.up()) << job.err();
     sleep_for(m.after / 4);
     ::kill(job.process(m.rank), SIGSTOP);

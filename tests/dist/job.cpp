@@ -55,7 +55,7 @@ Job::Job(const std::string& role, const JobOptions& options) : ranks_(options.ra
   std::vector<std::string> line = dist::mpirun_line(launch);
   std::vector<std::string> more = options.mpirun;
   more.insert(more.end(), {"-x", "EBB_DIST_PLUGIN=" EBB_PLUGIN});
-  if (!options.environment.empty()) more.insert(more.end(), {"-x", options.environment});
+  for (const std::string& one : options.environment) more.insert(more.end(), {"-x", one});
   line.insert(line.begin() + 3, more.begin(), more.end());
   line.insert(line.begin(), options.before.begin(), options.before.end());
   pid_ = ::fork();

@@ -13,9 +13,9 @@ std::string no_jobs();
 
 struct JobOptions {
   int ranks = 3;
-  std::vector<std::string> mpirun = {};  // more words for it
-  std::vector<std::string> before = {};  // words before mpirun: where it runs
-  std::string environment = {};          // NAME=value for all ranks
+  std::vector<std::string> mpirun = {};       // more words for it
+  std::vector<std::string> before = {};       // words before mpirun: where it runs
+  std::vector<std::string> environment = {};  // NAME=value for all ranks
 };
 
 // Runs `dist_tests rank ROLE DIRECTORY …` as ranks. They write their numbers into the directory.

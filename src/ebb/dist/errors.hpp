@@ -1,8 +1,10 @@
 // How a job of several processes fails.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "ebb/base/error.hpp"
 
@@ -23,11 +25,16 @@ class RankLost : public Error {
   std::int64_t step_;
 };
 
-// All ranks meet it alike, so one of them is enough to tell: `speaks` is whether that is this one.
+// All ranks meet it alike, so one of them is enough to tell.
 class OnEveryRank : public Error {
  public:
   OnEveryRank(const std::string& line, bool speaks) : Error(line), speaks_(speaks) {}
-  bool speaks() const { return speaks_; }
+  // Whether that is this one. Where it is not, waits a moment: a launcher ends all ranks when the first has
+  // ended, and the line of the other would be lost.
+  bool speaks() const {
+    if (!speaks_) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return speaks_;
+  }
 
  private:
   bool speaks_;

@@ -160,6 +160,11 @@ std::optional<Started> started() {
   return started([](const char* name) -> const char* { return std::getenv(name); });
 }
 
+bool launched() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ||
+         std::getenv("SLURM_STEP_NUM_TASKS");
+}
+
 std::vector<std::string> plugin_places() {
   if (const char* named = std::getenv("EBB_DIST_PLUGIN"); named && *named) return {named};
   std::vector<std::string> folders;

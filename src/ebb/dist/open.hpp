@@ -22,6 +22,9 @@ using Environment = std::function<const char*(const char*)>;
 std::optional<Started> started(const Environment& environment);
 std::optional<Started> started();  // by this process's environment; not in a child of a rank
 
+// Whether a launcher has started this process, be it alone.
+bool launched();
+
 // Where the plugin is looked for, in order: what EBB_DIST_PLUGIN names, and nowhere else; else beside libebb.so,
 // beside the program, and where both are installed together.
 std::vector<std::string> plugin_places();

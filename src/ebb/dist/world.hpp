@@ -22,6 +22,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "ebb/dist/collectives.hpp"
 #include "ebb/dist/errors.hpp"
 #include "ebb/dist/post.hpp"
 #include "ebb/dist/watch.hpp"
