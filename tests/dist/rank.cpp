@@ -14,6 +14,7 @@
 
 #include "ebb/base/file.hpp"
 #include "ebb/base/runtime.hpp"
+#include "ebb/dist/post.hpp"
 #include "ebb/dist/world.hpp"
 #include "ebb/ebb.hpp"
 #include "tests/dist/roles.hpp"
@@ -50,7 +51,7 @@ void work(const std::string& folder) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     world.barrier();
-    if (step == 3) write(fmt::format("{}/up-{}", folder, world.rank()), "");
+    if (step == 40) write(fmt::format("{}/up-{}", folder, world.rank()), "");
   }
   if (world.first()) std::cout << "done" << std::endl;
 }

@@ -5,6 +5,7 @@
 
 #include <mutex>
 
+#include "ebb/dist/collectives.hpp"
 #include "tests/dist/ranks.hpp"
 #include "tests/error_of.hpp"
 
@@ -145,7 +146,7 @@ TEST(World, ALostRankIsThrownAndToldOnce) {
                                     throw;
                                   }
                                 },
-                                {.watch = {.period_seconds = 0.02, .limit_seconds = 0.4}});
+                                {.beat_seconds = 0.02, .silence_seconds = 0.4});
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(lost, kRanks) << "nobody waits for ever";
   EXPECT_HAS(

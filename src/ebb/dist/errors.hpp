@@ -1,10 +1,9 @@
 // How a job of several processes fails.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
-#include <thread>
+#include <utility>
 
 #include "ebb/base/error.hpp"
 
@@ -31,10 +30,7 @@ class OnEveryRank : public Error {
   OnEveryRank(const std::string& line, bool speaks) : Error(line), speaks_(speaks) {}
   // Whether that is this one. Where it is not, waits a moment: a launcher ends all ranks when the first has
   // ended, and the line of the other would be lost.
-  bool speaks() const {
-    if (!speaks_) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    return speaks_;
-  }
+  bool speaks() const;
 
  private:
   bool speaks_;

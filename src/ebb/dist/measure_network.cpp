@@ -8,6 +8,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory.hpp"
+#include "ebb/dist/post.hpp"
 
 namespace ebb::dist {
 namespace {

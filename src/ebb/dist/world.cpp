@@ -18,6 +18,8 @@
 #include "ebb/dist/collectives.hpp"
 #include "ebb/dist/identity.hpp"
 #include "ebb/dist/open.hpp"
+#include "ebb/dist/post.hpp"
+#include "ebb/dist/watch.hpp"
 
 namespace ebb::dist {
 namespace {
@@ -48,7 +50,8 @@ class World::Job {
  public:
   Job(const Post::Open& open, const Options& options, bool real, const std::function<void()>& late)
       : real_(real), post(open, options.start_seconds, late), collectives(post) {
-    watch.emplace(post.rank(), post.size(), options.watch);
+    watch.emplace(post.rank(), post.size(),
+                  WatchOptions{options.beat_seconds, options.silence_seconds});
     if (real) alert_.emplace();
   }
 
@@ -138,11 +141,11 @@ World::World(const Options& options) {
         "dist::World: this process has made one before; make it at the start of main, and "
         "hand it on",
         as->rank == 0);
-  (void)runtime::reserve();  // without what is opened now
-  // The first to give up ends the job for all: not all at once.
-  const double patience = options.start_seconds + 0.25 * std::min(as->rank, 8);
+  (void)runtime::reserve();   // without what is opened now
+  Options patient = options;  // the first to give up ends the job for all: not all at once
+  patient.start_seconds += 0.25 * std::min(as->rank, 8);
   job_ = std::make_unique<Job>(
-      [&] { return open_plugin(*as); }, Options{patience, options.watch}, true,
+      [&] { return open_plugin(*as); }, patient, true,
       [&] {
         tell(fmt::format("rank {} of {} did not meet the others within {} s; the job ends",
                          as->rank, as->size, options.start_seconds));
@@ -152,7 +155,7 @@ World::World(const Options& options) {
   join();
 }
 
-World::World(const Post::Open& open, const Options& options)
+World::World(const Open& open, const Options& options)
     : job_(std::make_unique<Job>(open, options, false, nullptr)) {
   join();
 }

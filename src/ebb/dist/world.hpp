@@ -16,22 +16,27 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include "ebb/dist/collectives.hpp"
 #include "ebb/dist/errors.hpp"
-#include "ebb/dist/post.hpp"
-#include "ebb/dist/watch.hpp"
+
+namespace ebb {
+class Transport;
+}
 
 namespace ebb::dist {
 
+class Post;
+
 struct WorldOptions {
-  double start_seconds = 60;  // within which all ranks must be there
-  WatchOptions watch = {};
+  double start_seconds = 60;   // within which all ranks must be there
+  double beat_seconds = 0.5;   // between two signs of life
+  double silence_seconds = 5;  // without one, after which a rank is lost
 };
 
 class World {
@@ -39,7 +44,9 @@ class World {
   using Options = WorldOptions;
   World() : World(Options{}) {}
   explicit World(const Options& options);
-  World(const Post::Open& open, const Options& options);  // by a transport of the caller's: tests
+  // By a transport of the caller's: tests.
+  using Open = std::function<std::unique_ptr<Transport>()>;
+  World(const Open& open, const Options& options);
   // All ranks leave together, so it waits for the others; but for an exception.
   ~World();
   World(const World&) = delete;
