@@ -51,6 +51,9 @@ void add_quiet(CLI::App& command);
 CLI::Validator number_from(double least,
                            double most = 0);  // most 0: no bound; whole ones by their type
 
+// Refuses to be one of several processes, which would do the same work and write to the same places.
+void check_alone(const char* command);
+
 // The budget that --memory says, for commands that compile nothing with one; none where it says none.
 std::optional<Budget> budget_of(const std::string& memory);
 

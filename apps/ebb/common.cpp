@@ -4,6 +4,8 @@
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/dist/errors.hpp"
+#include "ebb/dist/open.hpp"
 
 namespace ebb::app {
 
@@ -68,6 +70,15 @@ CLI::Validator number_from(double least, double most) {
                                      : fmt::format("from {} to {}", least, most));
       },
       "");
+}
+
+void check_alone(const char* command) {
+  if (const auto as = dist::started())
+    throw dist::OnEveryRank(
+        fmt::format("{}: {} has started {} processes, and it trains in one so far; "
+                    "start it by itself",
+                    command, as->by, as->size),
+        as->rank == 0);
 }
 
 std::optional<Budget> budget_of(const std::string& memory) {

@@ -84,6 +84,17 @@ TEST(Failures, KilledRank) {
   });
 }
 
+TEST(Failures, KilledRankThatAScriptHasStarted) {
+  at_random("kill -9", 1, [](const Moment& m) {
+    Job job("work", {.ranks = m.ranks, .by_script = true});
+    ASSERT_TRUE(job.up()) << job.err();
+    sleep_for(m.after);
+    const double since = seconds();
+    ::kill(job.process(m.rank), SIGKILL);
+    expect_named(job, m, "it has died", since);
+  });
+}
+
 TEST(Failures, StoppedRank) {
   at_random("SIGSTOP", 2, [](const Moment& m) {
     struck(m, "no sign of life for 5", [&](Job& job) { ::kill(job.process(m.rank), SIGSTOP); });

@@ -52,6 +52,8 @@ Job::Job(const std::string& role, const JobOptions& options) : ranks_(options.ra
   dist::Launch launch{.processes = options.ranks, .threads = 1, .program = {}};
   launch.program = {std::filesystem::read_symlink("/proc/self/exe").string(), "rank", role,
                     folder_};
+  if (options.by_script)
+    launch.program.insert(launch.program.begin(), {"sh", "-c", "\"$0\" \"$@\"; exit $?"});
   std::vector<std::string> line = dist::mpirun_line(launch);
   std::vector<std::string> more = options.mpirun;
   more.insert(more.end(), {"-x", "EBB_DIST_PLUGIN=" EBB_PLUGIN});

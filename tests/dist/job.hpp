@@ -16,6 +16,7 @@ struct JobOptions {
   std::vector<std::string> mpirun = {};       // more words for it
   std::vector<std::string> before = {};       // words before mpirun: where it runs
   std::vector<std::string> environment = {};  // NAME=value for all ranks
+  bool by_script = false;                     // the launcher starts a shell, and that the rank
 };
 
 // Runs `dist_tests rank ROLE DIRECTORY …` as ranks. They write their numbers into the directory.

@@ -222,6 +222,11 @@ TEST_F(Jobs, DoctorSaysWhatIsWrongOnce) {
   EXPECT_HAS(line(missing),
              "ebb: dist: mpirun started 2 processes, but there is no libebb_dist_mpi.so in");
   EXPECT_EQ(line(missing).find('\n'), line(missing).size() - 1) << "once";
+  const Ran train = shell(mpirun + " -np 2 " EBB_COMMAND " train some.toml");
+  EXPECT_EQ(train.code, 2);
+  EXPECT_EQ(line(train),
+            "ebb: train: mpirun has started 2 processes, and it trains in one so far; start it by "
+            "itself\n");
   const Ran none = shell("PATH=/nowhere " EBB_COMMAND " doctor --network --json");
   EXPECT_EQ(none.code, 2);
   EXPECT_HAS(none.text, "there is no mpirun here; install Open MPI (apt-get install openmpi-bin)");

@@ -1,18 +1,41 @@
 #include "ebb/dist/alert.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <string>
 
 namespace ebb::dist {
 namespace {
 
 std::atomic<bool> was_sent{false};
 struct sigaction before {};
+// The launcher may have started a script that has started this.
+constexpr int kAncestors = 8;
+pid_t ancestors[kAncestors];
+
+pid_t parent_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text);  // number (name) state parent …
+  int parent = 0;
+  const std::size_t name_end = text.rfind(')');
+  if (name_end != std::string::npos) std::sscanf(text.c_str() + name_end, ") %*c %d", &parent);
+  return parent;
+}
+
+bool is_ancestor(pid_t process) {
+  return process > 0 &&
+         std::find(ancestors, ancestors + kAncestors, process) != ancestors + kAncestors;
+}
 
 extern "C" void on_continue(int signal, siginfo_t* about, void* context) {
-  if (about->si_code == SI_USER && about->si_pid == ::getppid()) was_sent = true;
+  if (about->si_code == SI_USER && is_ancestor(about->si_pid)) was_sent = true;
   if (before.sa_flags & SA_SIGINFO) {
     before.sa_sigaction(signal, about, context);
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
@@ -24,6 +47,8 @@ extern "C" void on_continue(int signal, siginfo_t* about, void* context) {
 
 Alert::Alert() {
   was_sent = false;
+  pid_t at = ::getpid();
+  for (pid_t& ancestor : ancestors) ancestor = at = at > 0 ? parent_of(at) : 0;
   ::sigaction(SIGCONT, nullptr, &before);
   struct sigaction ours {};
   ours.sa_sigaction = on_continue;

@@ -2,7 +2,8 @@
 // and so far nothing else; SIGTERM and SIGKILL follow a second later. That second is enough to find and to say
 // which rank was lost (watch.hpp).
 //
-// A SIGCONT of anybody else means what it always means. A handler that the program has is called, too. One in a
+// It counts where it comes from the process that has started this one, or that one, and so on. A SIGCONT of
+// anybody else means what it always means. A handler that the program has is called, too. One in a
 // process.
 #pragma once
 
