@@ -1,9 +1,12 @@
 // The table of plugin.hpp by MPI: Open MPI, and as source MPICH. The one file that knows mpi.h.
 #include "ebb/dist/plugin.hpp"
 
+#include <dlfcn.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -48,6 +51,26 @@ void error(int code, char* to, std::size_t bytes) {
   copy(to, bytes, text);
 }
 
+#ifdef OPEN_MPI
+// Open MPI's words about trouble go by the launcher, and wait for it, inside of whatever was called. While the
+// launcher ends a job it answers nobody, and in that second we have to say who was lost. So these words are one
+// line, at once; of abort, which is ours, nothing. The way there is no interface: where another version has
+// none such, its words stay as they are.
+int say_trouble(const char* file, const char* topic, bool, ...) {
+  if (std::strcmp(topic, "mpi-abort") == 0) return 0;
+  char line[512];
+  const int length = std::snprintf(line, sizeof line, "Open MPI: %s (%s)\n", topic, file);
+  if (length > 0 && write(STDERR_FILENO, line, std::strlen(line)) < 0) return 1;
+  return 0;
+}
+
+void take_over_words() {
+  using Words = int (*)(const char*, const char*, bool, ...);
+  if (auto* const place = static_cast<Words*>(dlsym(RTLD_DEFAULT, "opal_show_help")))
+    *place = say_trouble;
+}
+#endif
+
 int open(int count) {
   if (count > kMostChannels) return MPI_ERR_ARG;
 #ifdef OPEN_MPI
@@ -58,6 +81,9 @@ int open(int count) {
   int level = MPI_THREAD_SINGLE;
   int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level);
   if (code != MPI_SUCCESS) return code;
+#ifdef OPEN_MPI
+  take_over_words();
+#endif
   if (level < MPI_THREAD_FUNNELED) return MPI_ERR_OTHER;  // other threads compute meanwhile
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   for (channel_count = 0; channel_count < count; ++channel_count) {
