@@ -26,12 +26,12 @@ void copy(char* to, std::size_t bytes, const char* text) {
 static_assert(sizeof(MPI_Request) <= sizeof(std::uint64_t));
 MPI_Request unpacked(std::uint64_t packed) {
   MPI_Request request;
-  std::memcpy(&request, &packed, sizeof request);
+  std::memcpy(&request, &packed, sizeof(MPI_Request));
   return request;
 }
 std::uint64_t packed(const MPI_Request& request) {
   std::uint64_t bytes = 0;
-  std::memcpy(&bytes, &request, sizeof request);
+  std::memcpy(&bytes, &request, sizeof(MPI_Request));
   return bytes;
 }
 
