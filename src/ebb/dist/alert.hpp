@@ -7,16 +7,28 @@
 // process.
 #pragma once
 
+#include <atomic>
+#include <functional>
+#include <thread>
+
 namespace ebb::dist {
 
 class Alert {
  public:
-  Alert();
+  // `then` is called after each, by a thread of its own: it may wait.
+  explicit Alert(std::function<void()> then);
   ~Alert();  // as it was before
   Alert(const Alert&) = delete;
   Alert& operator=(const Alert&) = delete;
 
   static bool taken();  // whether there was one since it was last asked
+
+ private:
+  void run();
+
+  std::function<void()> then_;
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
 };
 
 }  // namespace ebb::dist

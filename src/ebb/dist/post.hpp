@@ -81,6 +81,9 @@ class Post {
   bool over(const Message& message) const;  // RankLost where it never will be
   void wait(Message& message);              // until it is over; likewise
   void cancel(Message& message);  // of a receive; returns when the bytes are the caller's again
+  std::uint64_t turns() const {
+    return turns_.load();
+  }  // of its thread: many a second, unless it hangs
   bool waited_for() const { return waiters_.load() > 0; }  // somebody is in wait()
 
   // What is under way, and all that is started later, fails with this: what wait() throws. By any thread.
@@ -114,6 +117,7 @@ class Post {
   std::shared_ptr<const Turn> turn_;
   std::atomic<bool> asked_{false};  // there is something new for the thread
   std::atomic<int> waiters_{0};
+  std::atomic<std::uint64_t> turns_{0};
 
   Message* under_way_ = nullptr;  // of the thread
   std::thread thread_;            // last: it uses all of the above

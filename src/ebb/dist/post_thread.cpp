@@ -130,7 +130,7 @@ void Post::run(const Open& open) {
   }
   std::shared_ptr<const Turn> turn;
   bool ending = false, closing = false, failed = false;
-  for (double last_news = 0; !ending;) {
+  for (double last_news = 0; !ending; ++turns_) {
     const double now = seconds_now();
     if (asked_.exchange(false)) {
       Message* fresh = nullptr;

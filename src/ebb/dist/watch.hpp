@@ -46,6 +46,8 @@ class Watch {
   void expect(double seconds_per_step);       // 0: however long
   void end() { ending_.store(true); }         // this rank ends, and tells why
   bool told() const { return told_.load(); }  // the next one has been sent that
+  int before() const { return (rank_ + size_ - 1) % size_; }
+  std::int64_t heard_step() const { return heard_step_.load(); }  // of the one before
 
   // By the post's thread, often. `waits`: the program waits for a message. `alert`: by the launcher, now.
   std::optional<Finding> turn(Transport& transport, double now, bool waits, bool alert);
@@ -67,7 +69,6 @@ class Watch {
   std::optional<Finding> after_alert(double now);
   std::optional<Finding> silence(double now) const;
   std::optional<Finding> slowness(double now, bool waits);
-  int before() const { return (rank_ + size_ - 1) % size_; }
   int after() const { return (rank_ + 1) % size_; }
 
   const int rank_, size_;
@@ -83,7 +84,8 @@ class Watch {
   double step_since_ = 0, busy_since_ = 0;
   double alerted_ = 0, answered_ = 0, neighbour_ended_ = 0;
   bool done_ = false;
-  std::int64_t heard_step_ = -1, seen_step_ = -1;
+  std::atomic<std::int64_t> heard_step_{-1};
+  std::int64_t seen_step_ = -1;
 };
 
 }  // namespace ebb::dist

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -52,14 +53,16 @@ class World::Job {
       : real_(real), post(open, options.start_seconds, late), collectives(post) {
     watch.emplace(post.rank(), post.size(),
                   WatchOptions{options.beat_seconds, options.silence_seconds});
-    if (real) alert_.emplace();
+    if (real) alert_.emplace([this] { after_alert(); });
   }
 
   // Beats, and listens, from now on; who is lost is named with these hosts.
-  void begin(std::vector<std::string> hosts) {
-    post.set_turn([this, hosts = std::move(hosts)](Transport& transport, double now) {
-      turn(transport, now, hosts);
-    });
+  void begin(const std::vector<std::string>& hosts) {
+    {
+      const std::lock_guard lock(hosts_lock_);
+      hosts_ = hosts;
+    }
+    post.set_turn([this](Transport& transport, double now) { turn(transport, now); });
   }
 
   // By an exception, or another end that the rest does not share.
@@ -98,25 +101,37 @@ class World::Job {
   }
 
  private:
-  void turn(Transport& transport, double now, const std::vector<std::string>& hosts) {
+  void turn(Transport& transport, double now) {
     const auto found = watch->turn(transport, now, post.waited_for(), real_ && Alert::taken());
     if (!found) return;
-    give_up(*found, hosts);
+    give_up(*found);
     if (found->ends_job) transport.abort(1);
   }
 
-  void give_up(const Watch::Finding& found, const std::vector<std::string>& hosts) {
+  // Where a connection to the dead rank breaks in the middle of a message, Open MPI ends this process by itself,
+  // and waits for the launcher first, in the thread that would have told. Of two ranks it is clear who was lost.
+  void after_alert() {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const std::uint64_t turns = post.turns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    if (post.size() != 2 || post.turns() != turns) return;
+    give_up({watch->before(), watch->heard_step(), "it has died or cannot be reached", false});
+  }
+
+  void give_up(const Watch::Finding& found) {
+    const std::lock_guard lock(hosts_lock_);
+    const std::vector<std::string>& hosts = hosts_;
     const std::string& host = hosts[static_cast<std::size_t>(found.rank)];
     const std::string line =
         fmt::format("rank {} of {} on {} is lost {}: {}; the job ends", found.rank, hosts.size(),
                     host, at_step(found.step), found.what.empty() ? "it ended" : found.what);
-    lost = true;
-    if (!found.what.empty()) tell(line);
+    if (!lost.exchange(true) && !found.what.empty()) tell(line);
     post.fail(std::make_exception_ptr(RankLost(found.rank, host, found.step, line)));
   }
 
   const bool real_;  // processes, not threads of a test
-  std::optional<Alert> alert_;
+  std::mutex hosts_lock_;
+  std::vector<std::string> hosts_;
 
  public:
   std::optional<Watch> watch;
@@ -126,6 +141,9 @@ class World::Job {
   std::atomic<bool> lost = false;  // some rank is
   Post post;                       // its thread uses all of the above
   Collectives collectives;
+
+ private:
+  std::optional<Alert> alert_;  // so does its
 };
 
 World::World(const Options& options) {
