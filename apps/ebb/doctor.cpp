@@ -9,6 +9,8 @@
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
+#include "apps/ebb/describe.hpp"
+#include "apps/ebb/doctor_network.hpp"
 #include "apps/ebb/simd.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/cgroup.hpp"
@@ -170,8 +172,10 @@ void look_at_speeds(Findings& f, const plan::Machine& machine) {
 }
 
 struct Doctor {
-  bool json = false;
+  bool json = false, network = false;
+  int processes = 0;
   void run() const {
+    if (network) return doctor_network(processes, json);
     Findings f;
     look_at_cpu(f);
     look_at_memory(f);
@@ -196,9 +200,21 @@ void add_doctor(CLI::App& app) {
                                    "affinity and quota; memory, by the limits of control "
                                    "groups (v1, v2) and ulimit; a budget that is safe; the disk "
                                    "that would be spilled to and how fast it is; the "
-                                   "speeds that forecasts of time are made from.");
+                                   "speeds that forecasts of time are made from. With --network: "
+                                   "how long messages between processes take, on this machine "
+                                   "or, started by mpirun or srun, between theirs.");
   c->group(group::kBegin);
-  c->footer("ebb doctor\nebb doctor --json\n");
+  c->footer(
+      "ebb doctor\nebb doctor --json\n"
+      "ebb doctor --network --processes 4         # on this machine, by mpirun\n"
+      "mpirun -np 2 --host a,b ebb doctor --network\n");
+  auto* network = c->add_flag("--network", doctor->network,
+                              "measure messages between processes, and keep the figures");
+  c->add_option("--processes", doctor->processes,
+                "with --network: so many on this machine (2); not under mpirun or srun")
+      ->type_name(value::kNumber)
+      ->check(number_from(2, 1024))
+      ->needs(network);
   add_json(*c, doctor->json);
   c->callback([doctor] { doctor->run(); });
 }

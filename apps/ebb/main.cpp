@@ -10,6 +10,7 @@
 #include "apps/ebb/describe.hpp"
 #include "apps/ebb/usage.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/dist/errors.hpp"
 #include "ebb/plan/plan.hpp"
 #include "ebb/train/run/terminal.hpp"
 
@@ -80,6 +81,10 @@ int run(int count, char** arguments) {
                     3);
   } catch (const OutOfMemory& e) {  // what would help a program's author is left out
     return complain(cut(e.what(), "; smaller batches") + "; more --memory would help", 3);
+  } catch (const dist::RankLost&) {  // told by whoever has noticed it
+    return 1;
+  } catch (const dist::OnEveryRank& e) {
+    return e.speaks() ? first_line(e.what(), 2) : 2;
   } catch (const Error& e) {
     return first_line(e.what(), 2);
   } catch (const std::bad_alloc&) {

@@ -100,6 +100,7 @@ struct Train {
   std::string out;
 
   void run() const {
+    check_alone("train");
     train::Config config = flags.load();
     std::string directory = !out.empty() ? out : config.output.directory;
     if (directory.empty())
@@ -136,6 +137,7 @@ struct Resume {
   std::vector<std::string> set;
 
   void run() const {
+    check_alone("resume");
     const train::RunDirectory run = train::RunDirectory::open(directory);
     std::vector<std::string> all = set;
     if (!memory.empty()) all.push_back(budget_override(memory));

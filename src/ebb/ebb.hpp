@@ -12,6 +12,7 @@
 #include "ebb/base/process.hpp"
 #include "ebb/base/promises.hpp"
 #include "ebb/data/data.hpp"
+#include "ebb/dist/world.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_gradients.hpp"
 #include "ebb/io/array/npy.hpp"

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 TEST(Runtime, TheReserveIsMeasuredOnce) {
   const std::uint64_t first = runtime::reserve();
   {
-    const runtime::Plans plans(3 * kMiB);
+    const runtime::Share plans(3 * kMiB);
     EXPECT_EQ(runtime::reserve(), first + 3 * kMiB);
   }
   EXPECT_EQ(runtime::reserve(), first);
@@ -28,7 +28,7 @@ TEST(Runtime, TheSeamMayGiveOutWhatABudgetLeaves) {
   runtime::set_budget(budget);
   EXPECT_EQ(memory::limit(), 64 * kMiB);
   {
-    const runtime::Plans plans(3 * kMiB);
+    const runtime::Share plans(3 * kMiB);
     EXPECT_EQ(memory::limit(), 61 * kMiB);
   }
   runtime::set_budget(0);

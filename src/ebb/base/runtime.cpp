@@ -122,11 +122,11 @@ std::uint64_t code_to_count() {
 struct State {
   std::mutex lock;
   std::uint64_t budget = 0;     // 0: none
-  std::uint64_t measured = 0;   // at first, without plans and the code of ops
+  std::uint64_t measured = 0;   // at first, without shares and the code of ops
   std::uint64_t grown = 0;      // found beside that since then
   std::uint64_t own_code = 0;   // with what Ebb's comes to, but for the ops'
   std::uint64_t own_files = 0;  // of that, the program's own: code, and files that it maps
-  std::uint64_t plans = 0, code_of_ops = 0, threads = 0;
+  std::uint64_t shares = 0, code_of_ops = 0, threads = 0;
   int undecided = 0;
 
   std::uint64_t reserve() {
@@ -140,7 +140,7 @@ struct State {
       own_code = code_to_count() + own_files;
       measured = kSanitized ? 16 * kMiB : own_code + heap_to_count() + kWork;
     }
-    return measured + grown + plans + code_of_ops + threads * kThread;
+    return measured + grown + shares + code_of_ops + threads * kThread;
   }
   // What is held beside the seam, whatever was set aside.
   std::uint64_t held_now() const {
@@ -205,12 +205,12 @@ void set_threads(int count) {
   s.apply();
 }
 
-Plans::Plans(std::uint64_t bytes) { set(bytes); }
-Plans::~Plans() { set(0); }
-void Plans::set(std::uint64_t bytes) {
+Share::Share(std::uint64_t bytes) { set(bytes); }
+Share::~Share() { set(0); }
+void Share::set(std::uint64_t bytes) {
   State& s = state();
   const std::lock_guard lock(s.lock);
-  s.plans += bytes - bytes_;
+  s.shares += bytes - bytes_;
   bytes_ = bytes;
   s.apply();
 }

@@ -16,14 +16,16 @@ void set_code_of_ops(std::uint64_t bytes);  // of those that compiled functions 
 
 void set_threads(int count);  // of the pool, that compute
 
-// Plans that are to be kept, in bytes of heap: a part of the reserve for as long as it lives.
-class Plans {
+// A part of the reserve, for as long as it lives: plans that are kept, in bytes of heap; a library that is
+// opened later.
+class Share {
  public:
-  explicit Plans(std::uint64_t bytes = 0);
-  ~Plans();
-  Plans(const Plans&) = delete;
-  Plans& operator=(const Plans&) = delete;
+  explicit Share(std::uint64_t bytes = 0);
+  ~Share();
+  Share(const Share&) = delete;
+  Share& operator=(const Share&) = delete;
   void set(std::uint64_t bytes);
+  std::uint64_t bytes() const { return bytes_; }
 
  private:
   std::uint64_t bytes_ = 0;

@@ -47,6 +47,17 @@ class Batch : public Named<Tensor> {
  public:
   using Named::Named;
   std::int64_t rows() const { return values_.empty() ? 0 : values_[0].dim(0); }
+
+  // Where it is a part (Dataset::part): its first row is this one, of so many in the whole batch.
+  std::int64_t first_row() const { return first_row_; }
+  std::int64_t whole_rows() const { return whole_rows_ < 0 ? rows() : whole_rows_; }
+  void set_part(std::int64_t first_row, std::int64_t whole_rows) {
+    first_row_ = first_row;
+    whole_rows_ = whole_rows;
+  }
+
+ private:
+  std::int64_t first_row_ = 0, whole_rows_ = -1;  // -1: it is the whole
 };
 
 // What the tensors of a batch are, before there is one. A step that was compiled for it takes any

@@ -112,6 +112,17 @@ Dataset Dataset::prefetch(int batches) const {
   return out;
 }
 
+Dataset Dataset::part(std::int64_t index, std::int64_t count) const {
+  if (count < 1 || index < 0 || index >= count)
+    throw Error(fmt::format("part: {} of {}; parts are counted from 0", index, count));
+  if (!part_.whole())
+    throw Error(fmt::format("part: this is part {} of {} already; take it of the whole",
+                            part_.index, part_.count));
+  Dataset out = *this;
+  out.part_ = {index, count};
+  return out;
+}
+
 Dataset Dataset::only(const Names& columns) const {
   if (map_ || tokens_)
     throw Error("only: columns are chosen before .map and .batch_tokens, which depend on them");
@@ -203,10 +214,13 @@ BatchSpec Dataset::spec() const {
     rows = Gather(*this).token_batches().buckets().back().batch_rows;
     length = Gather(*this).token_batches().buckets().back().length;
   }
-  const std::int64_t last = drop_last_ || tokens_ ? 0 : size() % batch_rows_;
+  std::int64_t last = drop_last_ || tokens_ ? 0 : size() % batch_rows_;
+  rows = part_.rows(rows);
+  last = part_.rows(last);
   BatchSpec spec = Gather(*this).unmapped(rows, length);
   if (map_) {  // what comes of a batch is known by making one
-    const Batch one = Gather(*this).made(nullptr, 0, std::min(rows, size()), length);
+    const std::int64_t some = std::clamp<std::int64_t>(rows, 1, size());
+    const Batch one = Gather(*this).made(nullptr, 0, some, length);
     std::vector<Spec> specs;
     for (const Tensor& t : one.values()) specs.push_back(t.spec().with_axis(0, rows));
     spec = BatchSpec(one.shared_names(), std::move(specs));

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ebb/data/batch.hpp"
+#include "ebb/data/part.hpp"
 #include "ebb/data/position.hpp"
 #include "ebb/data/row_set.hpp"
 #include "ebb/data/source.hpp"
@@ -67,6 +68,13 @@ class Dataset {
   Dataset batch_tokens(std::int64_t tokens, BatchOptions options = {}) const;
   // Up to so many batches are made ahead, by a thread of their own; 0 is none.
   Dataset prefetch(int batches) const;
+  // Of every batch its own rows, for each of `count` who share it (part.hpp); none is padded or dealt twice.
+  // Lists are as long as in the whole batch; a map is given its own rows. size(), batches() and positions stay
+  // those of the whole, so that any number may go on where another was.
+  Dataset part(std::int64_t index, std::int64_t count) const;
+  template <class World>
+  requires requires(const World& world) { world.rank() + world.size(); }
+  Dataset part(const World& world) const { return part(world.rank(), world.size()); }
 
   // What batches hold.
   Dataset only(const Names& columns) const;  // these, in this order; files of others are not read
@@ -115,6 +123,7 @@ class Dataset {
   std::int64_t batch_rows_ = 0;  // 0: not said yet
   std::shared_ptr<Tokens> tokens_;
   bool drop_last_ = false;
+  data::Part part_;
   int ahead_ = 0;
   std::shared_ptr<const Mapping> map_;
 };

@@ -33,7 +33,11 @@ class Dataset::Gather {
   // Rows [begin, end) of the given order, or of the set's own, as batches are handed out; lists of this
   // length, or (0) as long as the longest of them asks for.
   Batch made(const std::uint32_t* order, std::int64_t begin, std::int64_t end,
-             std::int64_t length) const;
+             std::int64_t length) const {
+    return made(order, begin, end, std::vector(data_.columns_.size(), length));
+  }
+  // The rows of these that are the data set's part.
+  Batch dealt(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const;
   BatchSpec unmapped(std::int64_t rows,
                      std::int64_t length) const;    // before any map; 0: longest_list()
   const data::TokenBatches& token_batches() const;  // made when they are first asked for
@@ -41,9 +45,14 @@ class Dataset::Gather {
   std::uint64_t walking_bytes() const;
 
  private:
+  using Lengths =
+      std::vector<std::int64_t>;  // of each column's lists; 0: as the longest of them asks
+  Batch made(const std::uint32_t* order, std::int64_t begin, std::int64_t end,
+             const Lengths& lengths) const;
+  Lengths lengths_of(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const;
   std::vector<Tensor> stored(const std::uint32_t* order, std::int64_t begin,
                              std::int64_t end) const;
-  Batch padded(std::vector<Tensor> stored, std::int64_t length) const;
+  Batch padded(std::vector<Tensor> stored, const Lengths& lengths) const;
   void read_files(const std::uint32_t* order, std::int64_t first, std::vector<Tensor>& to) const;
   std::int64_t most_rows() const;  // of a batch
   std::uint64_t batch_bytes(std::int64_t rows, std::int64_t length) const;

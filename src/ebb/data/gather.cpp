@@ -90,8 +90,8 @@ std::vector<Tensor> Dataset::Gather::stored(const std::uint32_t* order, std::int
   return tensors;
 }
 
-// Lists become tensors, of this length where one is given.
-Batch Dataset::Gather::padded(std::vector<Tensor> tensors, std::int64_t given) const {
+// Lists become tensors, of these lengths where they are given.
+Batch Dataset::Gather::padded(std::vector<Tensor> tensors, const Lengths& lengths) const {
   std::vector<Tensor> more;
   for (std::size_t k = 0; k < data_.columns_.size(); ++k) {
     const Source& c = data_.columns_[k];
@@ -99,7 +99,7 @@ Batch Dataset::Gather::padded(std::vector<Tensor> tensors, std::int64_t given) c
     const Tensor places = std::move(tensors[k]);
     const std::int64_t rows = places.dim(0);
     const std::int64_t length =
-        given > 0 ? std::min(given, c.spec().shape[1]) : c.length_for(longest_of(places));
+        lengths[k] > 0 ? std::min(lengths[k], c.spec().shape[1]) : c.length_for(longest_of(places));
     const Spec spec = c.spec(rows).with_axis(1, length);
     tensors[k] = Tensor::uninitialized(spec, "batch", Category::data);
     c.lists()->gather({places.raw(), places.spec().bytes()}, c.padding().value, tensors[k]);
@@ -123,8 +123,8 @@ Batch Dataset::Gather::padded(std::vector<Tensor> tensors, std::int64_t given) c
 }
 
 Batch Dataset::Gather::made(const std::uint32_t* order, std::int64_t begin, std::int64_t end,
-                            std::int64_t length) const {
-  Batch batch = padded(stored(order, begin, end), length);
+                            const Lengths& lengths) const {
+  Batch batch = padded(stored(order, begin, end), lengths);
   std::vector<const Mapping*> maps;
   for (const Mapping* m = data_.map_.get(); m; m = m->before.get()) maps.push_back(m);
   for (auto m = maps.rbegin(); m != maps.rend(); ++m) {
@@ -139,6 +139,40 @@ Batch Dataset::Gather::made(const std::uint32_t* order, std::int64_t begin, std:
     }
     batch = std::move(mapped);
   }
+  return batch;
+}
+
+// By their places alone.
+Dataset::Gather::Lengths Dataset::Gather::lengths_of(const std::uint32_t* order, std::int64_t begin,
+                                                     std::int64_t end) const {
+  Lengths lengths(data_.columns_.size(), 0);
+  if (longest_list() == 0) return lengths;
+  Dataset lists;
+  lists.rows_ = data_.rows_;
+  for (const Source& c : data_.columns_)
+    if (c.lists()) lists.columns_.push_back(c);
+  const std::vector<Tensor> places = Gather(lists).stored(order, begin, end);
+  for (std::size_t k = 0, list = 0; k < lengths.size(); ++k)
+    if (data_.columns_[k].lists())
+      lengths[k] = data_.columns_[k].length_for(longest_of(places[list++]));
+  return lengths;
+}
+
+Batch Dataset::Gather::dealt(const std::uint32_t* order, std::int64_t begin,
+                             std::int64_t end) const {
+  if (data_.part_.whole()) return made(order, begin, end, 0);
+  const std::int64_t whole = end - begin, first = data_.part_.begin(whole),
+                     rows = data_.part_.rows(whole);
+  const Lengths lengths = lengths_of(order, begin, end);
+  // Of no rows there is nothing to read, and no map is asked what it makes of nothing: one row, cut off.
+  const std::int64_t from = begin + (rows > 0 ? first : 0);
+  Batch batch = made(order, from, from + std::max<std::int64_t>(rows, 1), lengths);
+  if (rows == 0) {
+    std::vector<Tensor> none;
+    for (const Tensor& t : batch.values()) none.push_back(t.rows(0, 0));
+    batch = Batch(batch.shared_names(), std::move(none));
+  }
+  batch.set_part(first, whole);
   return batch;
 }
 
@@ -225,7 +259,8 @@ std::uint64_t Dataset::Gather::batch_bytes(std::int64_t rows, std::int64_t lengt
 
 // The most that a batch takes, with what a map makes of it, which may hold on to what it was made of.
 std::uint64_t Dataset::Gather::largest_batch() const {
-  const auto bytes_of = [&](std::int64_t rows, std::int64_t length) {
+  const auto bytes_of = [&](std::int64_t whole, std::int64_t length) {
+    const std::int64_t rows = std::min(whole, std::max<std::int64_t>(data_.part_.rows(whole), 1));
     std::uint64_t bytes = batch_bytes(rows, length);
     if (!data_.map_ || rows == 0) return bytes;
     const Batch one = made(nullptr, 0, rows, length);

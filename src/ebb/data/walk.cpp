@@ -36,20 +36,24 @@ class BatchWalk::Maker {
     if (order_) order_->start(epoch_);
     if (data_.tokens_) {
       const auto rows = dealt();
-      to = data_.gather(rows.data(), 0, static_cast<std::int64_t>(rows.size()));
+      to = deal(rows.data(), 0, static_cast<std::int64_t>(rows.size()));
     } else {
       const std::int64_t begin = index_ * data_.batch_rows_;
       const std::int64_t end = std::min(begin + data_.batch_rows_, data_.size());
       if (order_ && !order_->listed())
-        to = data_.gather(part(begin, end), 0, end - begin);
+        to = deal(part(begin, end), 0, end - begin);
       else
-        to = data_.gather(order_ ? order_->list() : nullptr, begin, end);
+        to = deal(order_ ? order_->list() : nullptr, begin, end);
     }
     ++index_;
     return true;
   }
 
  private:
+  Batch deal(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const {
+    return Dataset::Gather(data_).dealt(order, begin, end);
+  }
+
   // Of an order that has no list.
   const std::uint32_t* part(std::int64_t begin, std::int64_t end) {
     if (!part_.data())

@@ -80,7 +80,7 @@ class FunctionPlans final : public CompiledFunction {
   std::shared_ptr<const plan::Plan> shown_;  // that the program looks at
   bool torn_ = false;                        // a plan that is gone has left a mixture
   Budget budget_;
-  runtime::Plans heap_;
+  runtime::Share heap_;
   std::unique_ptr<memory::Room> room_;  // for the batch at hand
 };
 

@@ -1,0 +1,45 @@
+// How a job of several processes fails.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "ebb/base/error.hpp"
+
+namespace ebb::dist {
+
+// A rank has died, stopped, or cannot be reached any more.
+class RankLost : public Error {
+ public:
+  RankLost(int rank, std::string host, std::int64_t step, const std::string& line)
+      : Error(line, AsItIs{}), rank_(rank), host_(std::move(host)), step_(step) {}
+  int rank() const { return rank_; }
+  const std::string& host() const { return host_; }
+  std::int64_t step() const { return step_; }  // the last one that it told; -1: none
+
+ private:
+  int rank_;
+  std::string host_;
+  std::int64_t step_;
+};
+
+// All ranks meet it alike, so one of them is enough to tell.
+class OnEveryRank : public Error {
+ public:
+  OnEveryRank(const std::string& line, bool speaks) : Error(line), speaks_(speaks) {}
+  // Whether that is this one. Where it is not, waits a moment: a launcher ends all ranks when the first has
+  // ended, and the line of the other would be lost.
+  bool speaks() const;
+
+ private:
+  bool speaks_;
+};
+
+// Ranks do not have the same program, config, data or plan. The line names what, the ranks, both values.
+class Mismatch : public OnEveryRank {
+ public:
+  using OnEveryRank::OnEveryRank;
+};
+
+}  // namespace ebb::dist

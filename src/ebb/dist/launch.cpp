@@ -1,0 +1,79 @@
+#include "ebb/dist/launch.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "ebb/base/error.hpp"
+
+namespace ebb::dist {
+namespace {
+
+int cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0)
+    return static_cast<int>(std::thread::hardware_concurrency());
+  return CPU_COUNT(&set);
+}
+
+constexpr int kMostProcesses = 1024;
+
+}  // namespace
+
+std::vector<std::string> mpirun_line(const Launch& launch) {
+  if (launch.processes < 1 || launch.processes > kMostProcesses)
+    throw Error(
+        fmt::format("launch: {} processes; expected 1 to {}", launch.processes, kMostProcesses));
+  if (launch.program.empty()) throw Error("launch: there is no program to start");
+  const int threads = launch.threads > 0 ? launch.threads : std::max(1, cores() / launch.processes);
+  std::vector<std::string> line{"mpirun", "-np", fmt::format("{}", launch.processes)};
+  const auto add = [&](std::initializer_list<std::string> words) {
+    line.insert(line.end(), words);
+  };
+  if (::geteuid() == 0) add({"--allow-run-as-root"});
+  add({"--oversubscribe", "--bind-to", "none", "-x", fmt::format("EBB_THREADS={}", threads)});
+  add({"--mca", "mpi_yield_when_idle", "1"});
+  add({"--mca", "oob_tcp_keepalive_time", "2", "--mca", "oob_tcp_keepalive_intvl", "1", "--mca",
+       "oob_tcp_keepalive_probes", "3"});
+  line.insert(line.end(), launch.program.begin(), launch.program.end());
+  return line;
+}
+
+std::string shell_line(const std::vector<std::string>& arguments) {
+  constexpr char kPlain[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%^";
+  std::string text;
+  for (const std::string& word : arguments) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += '\'';
+  }
+  return text;
+}
+
+void become(const std::vector<std::string>& arguments) {
+  std::vector<char*> words;
+  words.reserve(arguments.size() + 1);
+  for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  if (errno == ENOENT)
+    throw Error(
+        fmt::format("launch: there is no {} here; install Open MPI (apt-get install "
+                    "openmpi-bin), or start the processes by another launcher",
+                    arguments[0]));
+  throw Error(fmt::format("launch: {} cannot be started: {}", arguments[0], std::strerror(errno)));
+}
+
+}  // namespace ebb::dist

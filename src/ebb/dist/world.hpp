@@ -1,0 +1,99 @@
+// The processes that work on one thing together, and which of them this is.
+//
+//   int main() {
+//     dist::World world;                     // under mpirun or srun: theirs; else a world of one
+//     …
+//     for (const Batch& b : data.part(world).epochs(3)) step(b);
+//   }
+//
+// One program for any world. In a world of one nothing is opened, and everything below is done at once. A
+// process makes one world, at the start of main, and hands it on.
+//
+// All ranks make the calls below in the same order. A rank that is lost (dead, stopped, cut off) ends the whole
+// job within 10 s: it is named on stderr, with its host and step, and nothing is left running. A rank that
+// leaves the world by an exception says so, and ends the others, too.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "ebb/dist/errors.hpp"
+
+namespace ebb {
+class Transport;
+}
+
+namespace ebb::dist {
+
+class Post;
+
+struct WorldOptions {
+  double start_seconds = 60;   // within which all ranks must be there
+  double beat_seconds = 0.5;   // between two signs of life
+  double silence_seconds = 5;  // without one, after which a rank is lost
+};
+
+class World {
+ public:
+  using Options = WorldOptions;
+  World() : World(Options{}) {}
+  explicit World(const Options& options);
+  // By a transport of the caller's: tests.
+  using Open = std::function<std::unique_ptr<Transport>()>;
+  World(const Open& open, const Options& options);
+  // All ranks leave together, so it waits for the others; but for an exception.
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  bool first() const { return rank_ == 0; }  // who speaks, and writes what is written once
+  const std::string& host() const { return hosts_[static_cast<std::size_t>(rank_)]; }
+  const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+
+  void barrier();  // until all are here
+  // Whether all have said yes: what is then done is done by all, or by none.
+  bool agree(bool yes);
+  // Small values: of all ranks, by rank; of the first one.
+  std::vector<std::string> gather(std::string_view mine);
+  std::string broadcast(std::string_view of_first);
+  template <class T>
+  requires std::is_trivially_copyable_v<T> std::vector<T> gather_values(const T& mine) {
+    std::vector<T> values;
+    for (const std::string& bytes : gather({reinterpret_cast<const char*>(&mine), sizeof mine})) {
+      T value;
+      std::memcpy(&value, bytes.data(), sizeof value);
+      values.push_back(value);
+    }
+    return values;
+  }
+
+  // Refuses, by a Mismatch on all ranks, what is not the same on all: a config, the data, a plan.
+  void check_same(std::string_view name, std::string_view fingerprint);
+
+  // Where this rank is: what is told of it when it is lost.
+  void set_step(std::int64_t step);
+  // How long a step takes; a rank that is busy with one for 20 times that ends the job. 0: however long.
+  void expect_step(double seconds);
+
+  Post* post();  // for messages of one's own; none in a world of one
+  // Bytes that the library for messages holds, set aside of a budget for as long as this lives.
+  std::uint64_t footprint() const;
+
+ private:
+  class Job;
+  void join();
+
+  int rank_ = 0, size_ = 1;
+  std::vector<std::string> hosts_;
+  std::unique_ptr<Job> job_;  // none: a world of one
+};
+
+}  // namespace ebb::dist

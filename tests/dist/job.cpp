@@ -1,0 +1,142 @@
+#include "tests/dist/job.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "ebb/base/file.hpp"
+#include "ebb/dist/launch.hpp"
+
+namespace ebb::test {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+}  // namespace
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string no_jobs() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return "Open MPI is not built for sanitizers";
+#endif
+  if (!file_exists(EBB_PLUGIN)) return "Ebb was built without Open MPI";
+  if (std::system("command -v mpirun >/dev/null 2>&1") != 0) return "there is no mpirun";
+  return "";
+}
+
+Job::Job(const std::string& role, const JobOptions& options) : ranks_(options.ranks) {
+  std::string name = (std::filesystem::temp_directory_path() / "ebb-job-XXXXXX").string();
+  if (!::mkdtemp(name.data())) std::abort();
+  folder_ = name;
+  dist::Launch launch{.processes = options.ranks, .threads = 1, .program = {}};
+  launch.program = {std::filesystem::read_symlink("/proc/self/exe").string(), "rank", role,
+                    folder_};
+  if (options.by_script)
+    launch.program.insert(launch.program.begin(), {"sh", "-c", "\"$0\" \"$@\"; exit $?"});
+  std::vector<std::string> line = dist::mpirun_line(launch);
+  std::vector<std::string> more = options.mpirun;
+  more.insert(more.end(), {"-x", "EBB_DIST_PLUGIN=" EBB_PLUGIN});
+  for (const std::string& one : options.environment) more.insert(more.end(), {"-x", one});
+  line.insert(line.begin() + 3, more.begin(), more.end());
+  line.insert(line.begin(), options.before.begin(), options.before.end());
+  pid_ = ::fork();
+  if (pid_ != 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpgid(0, 0);
+  ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+  ::dup2(::open((folder_ + "/out").c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
+  ::dup2(::open((folder_ + "/err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+  try {
+    dist::become(line);
+  } catch (...) {
+    ::_exit(127);
+  }
+}
+
+Job::~Job() {
+  for (int r = 0; r < ranks_; ++r)
+    if (const pid_t p = process(r); p > 0 && alive(p)) ::kill(p, SIGKILL);
+  if (!reaped_) {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+pid_t Job::process(int rank) const {
+  return static_cast<pid_t>(std::atoi(text_of(fmt::format("{}/rank-{}", folder_, rank)).c_str()));
+}
+
+bool Job::up(double most_seconds) {
+  for (const double end = seconds() + most_seconds; seconds() < end; nap()) {
+    int there = 0;
+    for (int r = 0; r < ranks_; ++r) there += file_exists(fmt::format("{}/up-{}", folder_, r));
+    if (there == ranks_) return true;
+    if (launcher_ended()) return false;
+  }
+  return false;
+}
+
+void Job::order(const std::string& what, int rank) {
+  std::ofstream(fmt::format("{}/{}-{}", folder_, what, rank)) << "now\n";
+}
+
+// Of this program: the number of a process that has ended may be another's by now.
+bool Job::alive(pid_t process) const {
+  if (text_of(fmt::format("/proc/{}/cmdline", process)).find(folder_) == std::string::npos)
+    return false;
+  return text_of(fmt::format("/proc/{}/stat", process)).find(") Z") == std::string::npos;
+}
+
+bool Job::launcher_ended() {
+  if (reaped_) return true;
+  int status = 0;
+  if (::waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return reaped_ = true;
+}
+
+bool Job::over(double most_seconds) {
+  for (const double end = seconds() + most_seconds; seconds() < end; nap()) {
+    bool left = !launcher_ended();
+    for (int r = 0; r < ranks_ && !left; ++r)
+      if (const pid_t p = process(r); p > 0) left = alive(p);
+    if (!left) return true;
+  }
+  return false;
+}
+
+std::string Job::out() const { return text_of(folder_ + "/out"); }
+std::string Job::err() const { return text_of(folder_ + "/err"); }
+
+std::vector<std::string> Job::lines() const {
+  std::vector<std::string> found;
+  std::istringstream all(err());
+  for (std::string line; std::getline(all, line);)
+    if (line.starts_with("ebb: ")) found.push_back(line);
+  return found;
+}
+
+}  // namespace ebb::test
