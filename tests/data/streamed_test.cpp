@@ -1,4 +1,5 @@
 // Rows that stay in their files: the batches of memory, less memory, and files that change.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/file.hpp"
 #include "ebb/base/file_faults.hpp"
@@ -297,8 +299,24 @@ std::size_t cached_bytes(const std::string& path) {
          4096;
 }
 
-// Also where another program has read the file, in whichever pieces the kernel then keeps it.
+// Without a budget the system may keep it, for the next epoch.
+TEST_F(StreamedTest, WithoutABudgetWhatWasReadStaysInThePageCache) {
+  const std::string file = put_npy("x", Tensor::zeros({20'000, 784}, DType::u8));
+  {
+    File written = File::open(file);
+    written.sync();
+    if (written.in_memory()) GTEST_SKIP() << "a file system in memory";
+    ::posix_fadvise(written.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+  const Dataset rows = Dataset::of({{"x", data::npy_rows(file)}});
+  for (const Batch& b : rows.shuffle(1).batch(100).epochs(1)) ASSERT_EQ(b.rows(), 100);
+  EXPECT_GT(cached_bytes(file), 8'000'000u);
+}
+
+// Under one it does not, also where another program has read the file, in whichever pieces the kernel then
+// keeps it.
 TEST_F(StreamedTest, WhatWasReadLeavesThePageCache) {
+  const Budget budget(1_GiB);
   const std::string file = put_npy("x", Tensor::zeros({20'000, 784}, DType::u8));
   {
     File written = File::open(file);

@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -175,6 +176,16 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> to) {
         },
         direct_ ? kDirectAlignment : 1);
   });
+}
+
+bool File::read_cached_at(std::uint64_t offset, std::span<std::byte> to) {
+  if (direct_) return false;
+  const off_t start = checked_offset("read", path_, offset, to.size());
+  iovec into{to.data(), to.size()};
+  const ssize_t n =
+      met(Call::read, [&] { return ::preadv2(descriptor_, &into, 1, start, RWF_NOWAIT); });
+  if (n < 0 && errno != EAGAIN && errno != EOPNOTSUPP) fail("read", path_, errno);
+  return n == static_cast<ssize_t>(to.size());
 }
 
 void File::write(std::span<const std::byte> from) {

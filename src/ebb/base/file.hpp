@@ -43,6 +43,8 @@ class File {
   void write(std::span<const std::byte> from);
   void write(std::string_view text);
   void read_at(std::uint64_t offset, std::span<std::byte> to);  // these leave the position alone
+  // From the page cache; false where not all of it is there and a disk would be waited for.
+  bool read_cached_at(std::uint64_t offset, std::span<std::byte> to);
   void write_at(std::uint64_t offset, std::span<const std::byte> from);
 
   void seek(std::uint64_t offset);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/io/bytes/pieces.hpp"
 
@@ -87,7 +88,8 @@ void RowFile::read(Opened& part, std::span<const Wanted> wanted, std::span<std::
   const auto cached = [](const Run& r) {
     return page_end(r.offset + r.bytes) - page_start(r.offset);
   };
-  for (std::size_t at = 0; at < wanted.size();) {
+  const auto announce = [&](std::size_t from) {
+    announced = std::max(announced, from);
     while (announced < wanted.size() && announced_bytes < kAnnounced) {
       const Run r = run(part, wanted.subspan(announced), buffer.size());
       ::posix_fadvise(file.descriptor(), static_cast<off_t>(r.offset), static_cast<off_t>(r.bytes),
@@ -95,16 +97,24 @@ void RowFile::read(Opened& part, std::span<const Wanted> wanted, std::span<std::
       announced += r.rows;
       announced_bytes += cached(r);
     }
+  };
+  // Without a budget what was read stays in the page cache, for the next epoch.
+  const bool keeps = Budget::now() == 0;
+  for (std::size_t at = 0; at < wanted.size();) {
     const Run r = run(part, wanted.subspan(at), buffer.size());
+    const std::span<std::byte> to = buffer.first(r.bytes);
     try {
-      file.read_at(r.offset, buffer.first(r.bytes));
+      if (!keeps || !file.read_cached_at(r.offset, to)) {
+        announce(at);
+        file.read_at(r.offset, to);
+      }
     } catch (const FileError&) {
       if (stamp(file) != part.stamp) refuse_change(part);
       throw;
     }
-    announced_bytes -= cached(r);
+    if (at < announced) announced_bytes -= cached(r);
     kept_bytes += cached(r);
-    if (kept_bytes >= kKept) {
+    if (!keeps && kept_bytes >= kKept) {
       drop_cached_up_to(file, r.offset + r.bytes);
       kept_bytes = 0;
     }
@@ -113,7 +123,7 @@ void RowFile::read(Opened& part, std::span<const Wanted> wanted, std::span<std::
       place(w, buffer.data() + static_cast<std::size_t>(w.row - first_row) * stride_);
     at += r.rows;
   }
-  drop_cached_up_to(file, part.stamp.bytes);
+  if (!keeps) drop_cached_up_to(file, part.stamp.bytes);
   if (stamp(file) != part.stamp) refuse_change(part);
 }
 

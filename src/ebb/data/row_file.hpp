@@ -1,6 +1,6 @@
 // Rows of one length in a file, or in several one after the other, read when a batch wants them.
 //
-// What is read leaves the page cache again, which else is memory of the process's group. So each
+// Under a budget what is read leaves the page cache again, which else is memory of the process's group. So each
 // read goes to the disk, and a batch's rows are asked for together: ascending, neighbours in one
 // read, and announced some way ahead, so that the disk has more than one thing to do.
 #pragma once
