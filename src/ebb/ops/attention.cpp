@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -140,8 +141,15 @@ double pairs_seen(const kernels::Attention& a) {
   return a.window > 0 && window < keys / 2 ? all * window / keys : all / 2;
 }
 
+// Short heads are filled up to a vector, and each head of each row has its own beginning and end, which is what
+// short sequences pay for: measured as so many multiply-adds for each product.
+constexpr double kHead = 6000, kVector = 16;
+
 Cost cost_of(const kernels::Attention& a, Specs in, double products) {
-  Cost c{pairs_seen(a) * (2 * products * static_cast<double>(a.size) + 15), 0, Work::attention};
+  const double size = std::max(static_cast<double>(a.size), kVector);
+  const double heads = static_cast<double>(a.batch * a.heads);
+  Cost c{pairs_seen(a) * (2 * products * size + 15) + heads * 2 * products * kHead, 0,
+         Work::attention};
   for (const Spec& x : in) c.bytes += static_cast<double>(x.bytes());
   return c;
 }
