@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb::test {

@@ -7,7 +7,7 @@
 
 #include "apps/ebb/commands.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/base/round.hpp"
 #include "ebb/base/runtime.hpp"

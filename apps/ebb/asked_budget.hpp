@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/train/job.hpp"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/data/files/file_rows.hpp"
 #include "ebb/io/image/image.hpp"
 #include "ebb/ops/binary.hpp"

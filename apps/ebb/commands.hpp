@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/train/job.hpp"
 
 namespace ebb::app {

@@ -15,7 +15,7 @@
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/cgroup.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/spill/disk_space.hpp"

@@ -10,7 +10,7 @@
 #include "apps/ebb/describe.hpp"
 #include "apps/ebb/runs.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/run/run_directory.hpp"
 
 namespace ebb::app {

@@ -6,9 +6,9 @@
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
-#include "ebb/base/budget.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/nn/generate.hpp"
 #include "ebb/text/utf8_stream.hpp"
 

@@ -6,7 +6,7 @@
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/config/keys.hpp"
 #include "ebb/train/config/templates.hpp"
 

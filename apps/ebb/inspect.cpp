@@ -11,7 +11,7 @@
 #include "apps/ebb/describe.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/sha256.hpp"
 #include "ebb/io/archive/npz.hpp"
 #include "ebb/io/array/idx.hpp"

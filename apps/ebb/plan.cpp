@@ -8,7 +8,7 @@
 #include "apps/ebb/frontier_svg.hpp"
 #include "apps/ebb/interrupted.hpp"
 #include "ebb/base/bytes.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::app {
 namespace {
@@ -50,8 +50,9 @@ struct PlanCommand {
   // Rows of text files are known to nobody who has not looked.
   static std::string scanned(const train::RunData& data) {
     if (data.scanned == 0) return "";
-    return fmt::format("  data looked through   {:>10}   for its rows and columns; none of it is held\n",
-                       to_string(ByteSize{data.scanned}));
+    return fmt::format(
+        "  data looked through   {:>10}   for its rows and columns; none of it is held\n",
+        to_string(ByteSize{data.scanned}));
   }
 
   void fits(const train::Job& job, const plan::Plan& plan) const {
@@ -126,17 +127,17 @@ struct PlanCommand {
 
 void add_plan(CLI::App& app) {
   auto command = std::make_shared<PlanCommand>();
-  CLI::App* c =
-      app.add_subcommand("plan",
-                         "does it fit, how, at what cost: nothing runs\n\n"
-                         "Reads what the data looks like and nothing else of it: csv, jsonl and text "
-                         "files are looked through once, in little memory, for their rows. Says what the "
-                         "process will hold at its peak and of "
-                         "what kind, how long a step and the run will take, the smallest budget, "
-                         "and what each budget in between "
-                         "costs. A label stands beside each way: same bits, same gradient (equal "
-                         "up to rounding), approximate. "
-                         "Exit code 3: the budget cannot be met, and what could be is listed.");
+  CLI::App* c = app.add_subcommand(
+      "plan",
+      "does it fit, how, at what cost: nothing runs\n\n"
+      "Reads what the data looks like and nothing else of it: csv, jsonl and text "
+      "files are looked through once, in little memory, for their rows. Says what the "
+      "process will hold at its peak and of "
+      "what kind, how long a step and the run will take, the smallest budget, "
+      "and what each budget in between "
+      "costs. A label stands beside each way: same bits, same gradient (equal "
+      "up to rounding), approximate. "
+      "Exit code 3: the budget cannot be met, and what could be is listed.");
   c->group(group::kTrain);
   c->footer(
       "ebb plan train.toml --memory 64MiB\n"

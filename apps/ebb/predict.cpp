@@ -8,7 +8,7 @@
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/ops/softmax.hpp"
 

@@ -8,10 +8,10 @@
 #include "apps/ebb/describe.hpp"
 #include "apps/ebb/interrupted.hpp"
 #include "apps/ebb/runs.hpp"
-#include "ebb/base/budget.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/train/run/run_directory.hpp"
 #include "ebb/train/run/stop_signal.hpp"
 

@@ -13,7 +13,7 @@
 #include "apps/ebb/verify_run.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/process.hpp"
 
 namespace ebb::app {

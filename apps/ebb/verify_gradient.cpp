@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::app {
 namespace {

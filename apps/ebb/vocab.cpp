@@ -4,7 +4,7 @@
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/text/bpe.hpp"
 #include "ebb/text/vocabulary_file.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::input {
 namespace {

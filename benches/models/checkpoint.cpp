@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/folder.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/ebb.hpp"
 #include "ebb/train/checkpoint/checkpoint.hpp"

@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/folder.hpp"
 #include "ebb/ebb.hpp"
 #include "ebb/train/trainer.hpp"
 #include "models/report.hpp"

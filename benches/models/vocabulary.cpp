@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/rng.hpp"
 #include "ebb/ebb.hpp"
 #include "models/report.hpp"

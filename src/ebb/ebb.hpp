@@ -3,14 +3,14 @@
 
 #include <iostream>
 
-#include "ebb/base/budget.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/base/promises.hpp"
 #include "ebb/data/data.hpp"
 #include "ebb/dist/world.hpp"
 #include "ebb/exec/compile.hpp"

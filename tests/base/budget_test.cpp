@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/base/runtime.hpp"
 #include "tests/base/roomy.hpp"

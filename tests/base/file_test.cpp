@@ -1,4 +1,4 @@
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {

@@ -1,8 +1,8 @@
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 
 #include <gtest/gtest.h>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb {
 namespace {

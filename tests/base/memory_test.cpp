@@ -1,5 +1,5 @@
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb {
 namespace {

@@ -1,11 +1,11 @@
 // What was promised to one is not given to another.
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/promises.hpp"
 
 #include <gtest/gtest.h>
 
-#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/runtime.hpp"
 #include "tests/base/roomy.hpp"
 #include "tests/error_of.hpp"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/runtime.hpp"
 
 namespace ebb::test {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "ebb/base/budget.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb {
 namespace {

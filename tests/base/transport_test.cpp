@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "ebb/base/transport_fakes.hpp"
+#include "ebb/base/messages/transport_fakes.hpp"
 
 namespace ebb {
 namespace {

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/ops/binary.hpp"
 #include "tests/data/walk_peak.hpp"

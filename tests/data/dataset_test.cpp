@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/data/files/file_rows.hpp"
 #include "ebb/data/files/jsonl.hpp"
 #include "ebb/io/array/npy_header.hpp"

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/data/files/csv.hpp"
 #include "ebb/data/files/file_rows.hpp"
 #include "ebb/data/files/jsonl.hpp"

@@ -1,7 +1,7 @@
 // Several files are one data set; and what a plan is made with, of which nothing is kept.
 #include <cstring>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/data/data.hpp"
 #include "ebb/data/files/text_stream.hpp"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/data/files/digits.hpp"
 #include "ebb/data/files/mnist.hpp"

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/data/data.hpp"
 #include "ebb/io/archive/npz.hpp"
 #include "ebb/io/array/npy_header.hpp"

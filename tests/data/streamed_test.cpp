@@ -13,13 +13,13 @@
 #include <thread>
 #include <vector>
 
-#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/files/digits.hpp"
 #include "ebb/data/files/mnist.hpp"

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/data/dataset.hpp"
 
 namespace ebb::test {

@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/dist/launch.hpp"
 
 namespace ebb::test {

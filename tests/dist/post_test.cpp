@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/transport_fakes.hpp"
+#include "ebb/base/messages/transport_fakes.hpp"
 #include "tests/dist/ranks.hpp"
 #include "tests/error_of.hpp"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/dist/identity.hpp"
 #include "ebb/dist/world.hpp"
 #include "models/memory_group.hpp"

@@ -12,7 +12,7 @@
 #include <map>
 #include <thread>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/dist/post.hpp"
 #include "ebb/dist/world.hpp"

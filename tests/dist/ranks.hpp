@@ -1,4 +1,4 @@
-// Ranks as threads of one test, over a network that is late, reorders and loses (base/transport_fakes.hpp).
+// Ranks as threads of one test, over a network that is late, reorders and loses (base/messages/transport_fakes.hpp).
 #pragma once
 
 #include <exception>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ebb/base/transport_fakes.hpp"
+#include "ebb/base/messages/transport_fakes.hpp"
 #include "ebb/dist/world.hpp"
 
 namespace ebb::test {

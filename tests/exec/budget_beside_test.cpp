@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/nn/recurrent_models.hpp"

@@ -4,9 +4,9 @@
 #include <optional>
 #include <thread>
 
-#include "ebb/base/budget.hpp"
-#include "ebb/base/memory_faults.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/exec/compile.hpp"

@@ -5,10 +5,10 @@
 
 #include <cstring>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/input_gradients.hpp"

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/tape/tape.hpp"
 

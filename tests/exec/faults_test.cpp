@@ -9,8 +9,8 @@
 
 #include <cstring>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/exec/spill/disk_space.hpp"

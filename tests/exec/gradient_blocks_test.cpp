@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/nn/layers.hpp"

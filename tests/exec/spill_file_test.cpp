@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "tests/exec/spill_fixture.hpp"
 
 namespace ebb::exec {

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "ebb/exec/spill/spill_file.hpp"
 #include "tests/error_of.hpp"
 

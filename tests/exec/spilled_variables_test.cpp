@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/io/array/npy.hpp"

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/nn/layers.hpp"

@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/executor.hpp"
 #include "ebb/ops/index.hpp"

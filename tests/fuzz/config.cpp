@@ -1,6 +1,6 @@
 #include "ebb/train/config/config.hpp"
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 // What is read is written and read again: the same config.

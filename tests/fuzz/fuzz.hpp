@@ -10,7 +10,7 @@
 #include <string>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/pool.hpp"
 
 void read_file_of(const std::string& path);  // the target's own

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "tests/error_of.hpp"
 
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/io/archive/npz.hpp"
 #include "ebb/io/array/idx.hpp"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ebb/base/budget.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/nn/params.hpp"
 #include "ebb/ops/random.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"

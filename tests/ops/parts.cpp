@@ -7,7 +7,7 @@
 #include <numeric>
 #include <string_view>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/ops/conv.hpp"
 #include "ebb/ops/index.hpp"
 #include "ebb/ops/matmul.hpp"

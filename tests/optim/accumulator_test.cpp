@@ -5,8 +5,8 @@
 #include <random>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/ops/binary.hpp"
 #include "tests/error_of.hpp"
 #include "tests/optim/model.hpp"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/ops/cast.hpp"
 #include "tests/optim/model.hpp"

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/ops/dropout.hpp"
 #include "ebb/optim/accumulator.hpp"
 #include "ebb/optim/ema.hpp"

@@ -10,10 +10,10 @@
 #include <filesystem>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/io/array/safetensors.hpp"
 #include "ebb/optim/ema.hpp"

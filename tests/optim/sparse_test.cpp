@@ -5,7 +5,7 @@
 #include <functional>
 #include <set>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"

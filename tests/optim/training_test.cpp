@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/ops/binary.hpp"
 #include "tests/optim/model.hpp"

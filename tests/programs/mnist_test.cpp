@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "ebb/base/bytes.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "tests/programs/program.hpp"
 
 namespace ebb::programs {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 
 namespace ebb {
 namespace {

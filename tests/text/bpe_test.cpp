@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/budget.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/base/rng.hpp"
 #include "ebb/text/words.hpp"
 #include "tests/error_of.hpp"

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/rng.hpp"
 #include "ebb/data/files/text.hpp"
 #include "ebb/text/bpe.hpp"

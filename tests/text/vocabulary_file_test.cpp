@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/text/bpe.hpp"
 #include "tests/error_of.hpp"
 #include "tests/temp_path.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 
 namespace ebb::train::test {
 

@@ -1,7 +1,7 @@
 // Texts that a language model makes while it is trained.
 #include <gtest/gtest.h>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/run/event_record.hpp"
 #include "ebb/train/sample_text.hpp"
 #include "tests/error_of.hpp"

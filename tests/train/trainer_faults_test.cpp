@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "ebb/data/files/digits.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/nn/layers.hpp"

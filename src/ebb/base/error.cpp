@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 
 namespace ebb {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/cgroup.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::process {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <mutex>
 
-#include "ebb/base/memory.hpp"
-#include "ebb/base/memory_blocks.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/memory_blocks.hpp"
 #include "ebb/base/process.hpp"
 
 namespace ebb::runtime {

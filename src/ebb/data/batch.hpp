@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/base/memory.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {

@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/rng.hpp"
 
 namespace ebb::data {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/data/dataset_parts.hpp"
 #include "ebb/data/epoch_order.hpp"
 #include "ebb/data/row_file.hpp"

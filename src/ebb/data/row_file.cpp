@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/io/bytes/pieces.hpp"
 
 namespace ebb::data {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::data {
 

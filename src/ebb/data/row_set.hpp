@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::data {
 

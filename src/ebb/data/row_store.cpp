@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/rng.hpp"
 #include "ebb/base/round.hpp"
 #include "ebb/data/row_file.hpp"

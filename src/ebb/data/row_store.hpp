@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/data/source.hpp"
 
 namespace ebb::data {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/data/epoch_order.hpp"
 
 namespace ebb::data {

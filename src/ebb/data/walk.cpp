@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/data/dataset_parts.hpp"
 #include "ebb/data/epoch_order.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/dist/post.hpp"
 
 namespace ebb::dist {

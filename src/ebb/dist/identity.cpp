@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/kernels/checksum.hpp"
 
 namespace ebb::dist {

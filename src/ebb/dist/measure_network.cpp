@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/dist/post.hpp"
 
 namespace ebb::dist {

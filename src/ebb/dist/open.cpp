@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/dist/errors.hpp"
 #include "ebb/dist/plugin.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/transport.hpp"
+#include "ebb/base/messages/transport.hpp"
 
 namespace ebb::dist {
 

@@ -18,7 +18,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ebb/base/transport.hpp"
+#include "ebb/base/messages/transport.hpp"
 
 namespace ebb::dist {
 

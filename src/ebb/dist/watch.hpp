@@ -19,7 +19,7 @@
 #include <optional>
 #include <string>
 
-#include "ebb/base/transport.hpp"
+#include "ebb/base/messages/transport.hpp"
 
 namespace ebb::dist {
 

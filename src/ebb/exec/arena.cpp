@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::exec {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/promises.hpp"
 
 namespace ebb::exec {
 

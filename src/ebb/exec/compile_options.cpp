@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "ebb/base/budget.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/exec/spill/spill_file.hpp"
 

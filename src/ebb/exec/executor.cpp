@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ebb/base/memory.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/bound_program.hpp"
 #include "ebb/exec/spill/planned_spill.hpp"

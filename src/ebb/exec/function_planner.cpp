@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/base/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/compile_options.hpp"
 #include "ebb/exec/input_specs.hpp"

@@ -12,8 +12,8 @@
 #include <span>
 #include <vector>
 
-#include "ebb/base/budget.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/data/batch.hpp"
 #include "ebb/exec/executor.hpp"

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/data/batch.hpp"

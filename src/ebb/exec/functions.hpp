@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/exec/arena.hpp"
 #include "ebb/plan/plan.hpp"
 

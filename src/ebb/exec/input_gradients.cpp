@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/base/promises.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_specs.hpp"
 #include "ebb/io/array/npy.hpp"

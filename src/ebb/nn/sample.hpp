@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb::nn {

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/tracer.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/optim/optimizer_core.hpp"
 #include "ebb/optim/update_ops.hpp"
 

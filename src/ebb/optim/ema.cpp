@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/cast.hpp"
 #include "ebb/ops/tracer.hpp"

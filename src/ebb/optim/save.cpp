@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/io/array/safetensors.hpp"
 #include "ebb/io/array/variable_file.hpp"
 #include "ebb/kernels/checksum.hpp"

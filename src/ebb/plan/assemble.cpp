@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/plan/frontier.hpp"
 #include "ebb/trace/store_half.hpp"
 

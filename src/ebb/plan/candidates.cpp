@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/plan/limits.hpp"
 #include "ebb/plan/schedules.hpp"

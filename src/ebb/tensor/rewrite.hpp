@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/tensor/variable.hpp"
 
 namespace ebb {

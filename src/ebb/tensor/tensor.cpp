@@ -6,7 +6,7 @@
 #include <new>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/tensor/constant.hpp"
 #include "ebb/tensor/with_type.hpp"
 

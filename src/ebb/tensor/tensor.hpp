@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/tensor/spec.hpp"
 
 namespace ebb {

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb {
 namespace {

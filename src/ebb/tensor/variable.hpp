@@ -12,8 +12,8 @@
 #include <span>
 #include <string>
 
-#include "ebb/base/memory.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/tensor/tensor.hpp"
 
 namespace ebb {

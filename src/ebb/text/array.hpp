@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::text {
 

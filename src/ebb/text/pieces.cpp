@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::text {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::text {
 

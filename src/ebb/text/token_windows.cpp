@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/data/row_file.hpp"
 #include "ebb/text/pieces.hpp"
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/tokenizer.hpp"
 

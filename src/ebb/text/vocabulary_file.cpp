@@ -5,8 +5,8 @@
 #include <charconv>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/text/array.hpp"
 #include "ebb/text/bpe.hpp"
 

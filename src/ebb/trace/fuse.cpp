@@ -4,7 +4,7 @@
 #include <limits>
 #include <map>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/trace/passes.hpp"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/linear_cross_entropy.hpp"
 #include "ebb/ops/row_block.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/ops/op.hpp"
 #include "ebb/tensor/variable.hpp"
 

@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/tensor/with_type.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/round.hpp"
 #include "ebb/base/runtime.hpp"

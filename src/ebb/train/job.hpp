@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/train/build/optimizer.hpp"
 #include "ebb/train/build/run_data.hpp"
 #include "ebb/train/trainer.hpp"

@@ -4,7 +4,7 @@
 #include <charconv>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/io/array/safetensors.hpp"
 #include "ebb/text/vocabulary_file.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "ebb/base/budget.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/train/trainer_run.hpp"
 

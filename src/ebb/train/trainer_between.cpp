@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/tape/tape.hpp"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/first_bad.hpp"
 #include "ebb/train/trainer_run.hpp"
 

@@ -2,7 +2,7 @@
 // ones), trainer_between.cpp (evaluations and samples), trainer_directory.cpp (what is written and taken up).
 #pragma once
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/train/run/live_line.hpp"
 #include "ebb/train/run/metrics_log.hpp"
 #include "ebb/train/run/pacer.hpp"

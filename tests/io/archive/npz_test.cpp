@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/io/array/npy_header.hpp"
 #include "tests/io/archive/zip_bytes.hpp"
 #include "tests/io/folder.hpp"

@@ -2,8 +2,8 @@
 #include "ebb/io/array/safetensors.hpp"
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "tests/io/folder.hpp"
 
 namespace ebb {

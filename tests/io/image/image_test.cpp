@@ -1,7 +1,7 @@
 #include "ebb/io/image/image.hpp"
 
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "tests/answers.hpp"
 #include "tests/io/folder.hpp"
 #include "tests/io/image/png_bytes.hpp"

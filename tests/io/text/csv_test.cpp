@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "tests/answers.hpp"
 #include "tests/io/folder.hpp"

@@ -1,7 +1,7 @@
 // What a machine is said to reach: by kind of work, kept in a small file, measured in little memory.
 #include <gtest/gtest.h>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/ops/conv.hpp"
 #include "ebb/ops/matmul.hpp"
 #include "ebb/plan/forecast/machine.hpp"

@@ -1,5 +1,5 @@
 // Data that is larger than the memory for it is looked at in pieces.
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/io/array/npy_header.hpp"
 #include "ebb/train/build/run_data.hpp"

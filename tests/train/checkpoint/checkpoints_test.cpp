@@ -3,8 +3,8 @@
 
 #include <limits>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/folder.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"
 #include "tests/train/checkpoint/training.hpp"
 

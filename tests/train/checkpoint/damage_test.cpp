@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"
 #include "ebb/train/checkpoint/xxh3.hpp"
 #include "tests/train/checkpoint/training.hpp"

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "tests/train/checkpoint/training.hpp"
 
 namespace ebb::train {

@@ -1,6 +1,6 @@
 // Every file call and every allocation fails in turn, once or from then on: the last good checkpoint is intact, one
 // clear error says what happened, and a program that loads is as it was.
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 #include "tests/train/checkpoint/training.hpp"
 
 namespace ebb::train {

@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "tests/train/checkpoint/training.hpp"
 
 namespace ebb::train {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::train::test {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file_record.hpp"
+#include "ebb/base/files/file_record.hpp"
 
 namespace ebb::train::test {
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <set>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/file_record.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/file_record.hpp"
 #include "tests/train/checkpoint/training.hpp"
 
 namespace ebb::train {

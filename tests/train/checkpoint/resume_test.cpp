@@ -2,8 +2,8 @@
 // threads.
 #include <optional>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"
 #include "tests/train/checkpoint/training.hpp"

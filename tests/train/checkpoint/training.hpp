@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 #include "ebb/data/data.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/optim/ema.hpp"

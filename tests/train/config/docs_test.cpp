@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/config/config.hpp"
 #include "ebb/train/config/keys.hpp"
 #include "ebb/train/config/templates.hpp"

@@ -1,7 +1,7 @@
 // Mistakes, and what is said about them: one line each, with its place.
 #include <gtest/gtest.h>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/config/config.hpp"
 #include "ebb/train/config/templates.hpp"
 #include "tests/answers.hpp"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <map>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/config/config.hpp"
 #include "ebb/train/config/keys.hpp"
 #include "ebb/train/config/templates.hpp"

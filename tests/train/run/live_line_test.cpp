@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "tests/terminals.hpp"
 #include "tests/train/folder.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/data/row_file.hpp"
 #include "ebb/io/archive/npz.hpp"
 #include "ebb/io/array/idx.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/io/array/idx.hpp"
 
 namespace ebb::data {

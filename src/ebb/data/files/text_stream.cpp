@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/io/bytes/pieces.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/text/growing_bytes.hpp"

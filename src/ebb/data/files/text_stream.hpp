@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::data {
 

@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/exec/spill/spill_file.hpp"
 
 namespace ebb::exec {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/exec/spill/spill_content.hpp"
 
 namespace ebb::exec {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::exec {
 namespace {

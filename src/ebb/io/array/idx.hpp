@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/io/bytes/byte_stream.hpp"
 #include "ebb/tensor/tensor.hpp"
 

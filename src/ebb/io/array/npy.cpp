@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/io/array/npy_read.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/tensor/rewrite.hpp"

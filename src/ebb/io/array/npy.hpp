@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/tensor/tensor.hpp"
 #include "ebb/tensor/variable.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/quoted.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/text/utf8.hpp"

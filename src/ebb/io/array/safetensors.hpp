@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/tensor/spec.hpp"
 
 namespace ebb {

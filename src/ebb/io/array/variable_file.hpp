@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/io/array/safetensors.hpp"
 #include "ebb/tensor/variable.hpp"
 

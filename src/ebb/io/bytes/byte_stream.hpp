@@ -8,8 +8,8 @@
 #include <span>
 #include <string>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/io/bytes/inflate.hpp"
 
 namespace ebb::io {

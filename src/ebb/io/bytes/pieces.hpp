@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb {
 

@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/io/bytes/pieces.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/image/png.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 
 namespace ebb::io {

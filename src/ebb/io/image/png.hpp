@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::io {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::io {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ebb/base/bytes.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/io/bytes/byte_stream.hpp"
 
 namespace ebb::io {

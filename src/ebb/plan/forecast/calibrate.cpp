@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/pool.hpp"
-#include "ebb/base/promises.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/attention.hpp"
 #include "ebb/ops/binary.hpp"

@@ -16,10 +16,10 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/pool.hpp"
-#include "ebb/base/promises.hpp"
 #include "ebb/kernels/checksum.hpp"
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/plan/forecast/machine.hpp"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 
 namespace ebb::plan {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/plan/forecast/measure.hpp"
 

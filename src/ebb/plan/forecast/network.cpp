@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/kernels/checksum.hpp"
 #include "ebb/plan/forecast/measure.hpp"
 

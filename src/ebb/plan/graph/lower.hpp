@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/plan/forecast/machine.hpp"
 #include "ebb/plan/graph/graph.hpp"
 #include "ebb/trace/trace.hpp"

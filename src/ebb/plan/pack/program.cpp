@@ -1,5 +1,5 @@
 #include "ebb/plan/pack/program.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 #include <fmt/core.h>
 

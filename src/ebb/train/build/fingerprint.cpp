@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/folder.hpp"
 #include "ebb/train/checkpoint/xxh3.hpp"
 
 namespace ebb::train {

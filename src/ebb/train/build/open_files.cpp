@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/data/files/digits.hpp"
 #include "ebb/data/files/file_rows.hpp"
 #include "ebb/data/files/images.hpp"

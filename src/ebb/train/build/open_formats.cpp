@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/data/files/text.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/text/jsonl.hpp"

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/folder.hpp"
-#include "ebb/base/memory.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/files/folder.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/io/array/variable_file.hpp"
 #include "ebb/optim/saved_parts.hpp"
 #include "ebb/tensor/rewrite.hpp"

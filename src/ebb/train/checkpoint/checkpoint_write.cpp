@@ -6,9 +6,9 @@
 #include <cmath>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_calls.hpp"
-#include "ebb/base/folder.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/files/file_calls.hpp"
+#include "ebb/base/files/folder.hpp"
+#include "ebb/base/memory/promises.hpp"
 #include "ebb/io/array/variable_file.hpp"
 #include "ebb/optim/saved_parts.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/folder.hpp"
 #include "ebb/train/checkpoint/checkpoint_write.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"
 #include "ebb/train/checkpoint/staged_directory.hpp"

@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 namespace ebb::train {
 

@@ -7,7 +7,7 @@
 #include <atomic>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_calls.hpp"
+#include "ebb/base/files/file_calls.hpp"
 
 namespace ebb::train {
 namespace {

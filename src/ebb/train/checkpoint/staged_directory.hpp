@@ -15,7 +15,7 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/folder.hpp"
 
 namespace ebb::train {
 

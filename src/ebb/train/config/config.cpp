@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/config/contradictions.hpp"
 #include "ebb/train/config/field-inl.hpp"
 

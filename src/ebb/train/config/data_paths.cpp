@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/folder.hpp"
 #include "ebb/train/config/names.hpp"
 
 namespace ebb::train {

@@ -18,7 +18,7 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 #include "ebb/train/run/metrics_row.hpp"
 
 namespace ebb::train {

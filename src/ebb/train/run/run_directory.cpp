@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file.hpp"
-#include "ebb/base/file_calls.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/file_calls.hpp"
+#include "ebb/base/files/folder.hpp"
 
 namespace ebb::train {
 namespace {

@@ -1,11 +1,11 @@
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/promises.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory_state.hpp"
+#include "ebb/base/memory/memory_state.hpp"
 
 namespace ebb::memory {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/base/round.hpp"
 
 namespace ebb::memory {

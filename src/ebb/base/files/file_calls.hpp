@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 
 namespace ebb::file_calls {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory_blocks.hpp"
-#include "ebb/base/promises.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory_blocks.hpp"
+#include "ebb/base/memory/promises.hpp"
 
 namespace ebb::memory {
 

@@ -1,4 +1,4 @@
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 #include <fmt/core.h>
 #include <malloc.h>
@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory_state.hpp"
+#include "ebb/base/memory/memory_state.hpp"
 #include "ebb/base/process.hpp"
 
 namespace ebb::memory {

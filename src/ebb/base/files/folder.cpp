@@ -1,4 +1,4 @@
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/folder.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 #include <memory>
 #include <string_view>
 
-#include "ebb/base/file.hpp"
-#include "ebb/base/file_calls.hpp"
-#include "ebb/base/file_record.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/files/file_calls.hpp"
+#include "ebb/base/files/file_record.hpp"
 
 namespace ebb {
 

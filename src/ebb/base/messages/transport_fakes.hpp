@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "ebb/base/transport.hpp"
+#include "ebb/base/messages/transport.hpp"
 
 namespace ebb {
 

@@ -1,4 +1,4 @@
-#include "ebb/base/file.hpp"
+#include "ebb/base/files/file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,10 +19,10 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/file_calls.hpp"
-#include "ebb/base/file_faults.hpp"
-#include "ebb/base/file_record.hpp"
-#include "ebb/base/folder.hpp"
+#include "ebb/base/files/file_calls.hpp"
+#include "ebb/base/files/file_faults.hpp"
+#include "ebb/base/files/file_record.hpp"
+#include "ebb/base/files/folder.hpp"
 
 namespace ebb {
 namespace {

@@ -1,4 +1,4 @@
-#include "ebb/base/ledger.hpp"
+#include "ebb/base/memory/ledger.hpp"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "ebb/base/memory_state.hpp"
+#include "ebb/base/memory/memory_state.hpp"
 
 namespace ebb {
 

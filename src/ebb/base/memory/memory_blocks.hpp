@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ebb/base/ledger.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/ledger.hpp"
+#include "ebb/base/memory/memory.hpp"
 
 namespace ebb::memory {
 

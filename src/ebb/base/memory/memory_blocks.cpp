@@ -1,4 +1,4 @@
-#include "ebb/base/memory_blocks.hpp"
+#include "ebb/base/memory/memory_blocks.hpp"
 
 #include <malloc.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-#include "ebb/base/memory_faults.hpp"
+#include "ebb/base/memory/memory_faults.hpp"
 
-#include "ebb/base/memory_state.hpp"
+#include "ebb/base/memory/memory_state.hpp"
 
 namespace ebb::memory {
 

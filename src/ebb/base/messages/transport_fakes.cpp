@@ -1,4 +1,4 @@
-#include "ebb/base/transport_fakes.hpp"
+#include "ebb/base/messages/transport_fakes.hpp"
 
 #include <fmt/core.h>
 
@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/base/rng.hpp"
 
 namespace ebb {

@@ -1,4 +1,4 @@
-#include "ebb/base/file_calls.hpp"
+#include "ebb/base/files/file_calls.hpp"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "ebb/base/file_record.hpp"
+#include "ebb/base/files/file_record.hpp"
 
 #include <map>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "ebb/base/budget.hpp"
+#include "ebb/base/memory/budget.hpp"
 
 #include <algorithm>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "ebb/base/file_faults.hpp"
+#include "ebb/base/files/file_faults.hpp"
 
 #include <atomic>
 #include <cerrno>
