@@ -212,7 +212,7 @@ std::uint64_t load(std::span<const Block> blocks, std::uint64_t alignment) {
 }
 
 Packing pack(std::span<const Block> blocks, PackOptions options) {
-  assert(options.alignment > 0);
+  assert(std::has_single_bit(options.alignment));
   struct Event {
     std::int64_t step;
     bool start;  // ends come first
@@ -241,6 +241,7 @@ Packing pack(std::span<const Block> blocks, PackOptions options) {
       slot[event.block] = static_cast<int>(component.size());
       members.push_back(event.block);
       const Block& b = blocks[event.block];
+      assert(std::has_single_bit(b.alignment));
       component.push_back({section, 0, rounded_up(b.bytes, options.alignment),
                            std::max(b.alignment, options.alignment)});
       grew = true;

@@ -15,7 +15,7 @@ namespace ebb::plan {
 struct Block {
   std::int64_t first = 0, last = 0;  // alive from step first up to but not including last
   std::uint64_t bytes = 0;
-  std::uint64_t alignment = 1;  // of its offset, where that of all is not enough; a multiple of it
+  std::uint64_t alignment = 1;  // of its offset, where that of all is not enough; a power of two
   bool operator==(const Block&) const = default;
 };
 
@@ -27,8 +27,9 @@ struct Packing {
 };
 
 struct PackOptions {
-  std::uint64_t alignment = 64;  // of every offset, at least; sizes are rounded up to it
-  std::uint64_t enough = 0;      // stop as soon as bytes <= enough; below the load: aim at the load
+  std::uint64_t alignment =
+      64;  // of every offset, at least: a power of two; sizes are rounded up to it
+  std::uint64_t enough = 0;  // stop as soon as bytes <= enough; below the load: aim at the load
   // When to give up the search, counted in blocks looked at (a few nanoseconds each), not in
   // seconds: the answer is the same on every machine.
   std::uint64_t effort = 80'000'000;

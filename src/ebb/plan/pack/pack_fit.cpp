@@ -206,10 +206,11 @@ Offsets first_fit(const Rectangles& blocks, const std::vector<int>& order, Offse
     if (o < fixed) {
       at = offsets[order[o]];
     } else {
-      for (const Placed& p : placed) {
-        if (p.last <= b.first || b.last <= p.first) continue;
-        if (p.begin >= at + b.bytes) break;
-        at = std::max(at, b.at_or_above(p.end));
+      for (const Placed& p : placed) {  // without a branch on what no one can foresee
+        const bool meets = (p.last > b.first) & (b.last > p.first);
+        if (meets & (p.begin >= at + b.bytes)) break;
+        const std::uint64_t above = std::max(at, b.at_or_above(p.end));
+        at = meets ? above : at;
       }
     }
     offsets[order[o]] = at;

@@ -38,6 +38,7 @@ class Search {
     seen_.resize(sections_);
     conflict_.resize(words_);
     offsets_.resize(n);
+    stack_.resize(n);
   }
 
   // One run from an empty strip. `rank` orders rectangles of equal weight.
@@ -93,27 +94,47 @@ class Search {
       }
   }
 
-  // What is still to be placed in a section is stacked in the order of the lowest places it can
-  // take: no packing ends lower. On failure, conflict_ is what those places rest on.
-  bool section_fits(int section) {
-    std::vector<int>& members = in_section_[section];  // kept nearly in order: insertion is quick
-    look(members.size());
-    stack_.clear();
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      const int k = members[m];
-      const std::pair key(lowest_[k], k);
-      std::size_t to = m;
-      for (; to > 0 && std::pair(lowest_[members[to - 1]], members[to - 1]) > key; --to)
-        members[to] = members[to - 1];
-      members[to] = k;
+  // What is still to be placed in a section, in the order of the lowest places it can take. The
+  // section's members are kept nearly so, what is placed before it: inserting is quick then.
+  void order_stack(std::vector<int>& members) {
+    std::size_t placed = 0, count = 0;
+    for (const int k : members) {
+      if (placed_[k]) {
+        members[placed++] = k;
+        continue;
+      }
+      const std::pair here(lowest_[k], k);
+      std::size_t to = count++;
+      for (; to > 0 && stack_[to - 1] > here; --to) stack_[to] = stack_[to - 1];
+      stack_[to] = here;
     }
-    for (const int k : members)
-      if (!placed_[k]) stack_.emplace_back(lowest_[k], k);
-    const Word from = stack_.empty() ? kNever : stack_.front().first;
+    for (std::size_t q = 0; q < count; ++q) members[placed + q] = stack_[q].second;
+    stacked_ = count;
+  }
+
+  // The lowest and the highest of the places that what is still to be placed there can take.
+  std::pair<Word, Word> places(const std::vector<int>& members) const {
+    Word least = kNever, most = 0;
+    for (const int k : members) {
+      const Word open = placed_[k] - 1;  // all bits, or none where it is placed
+      least = std::min(least, lowest_[k] | ~open);
+      most = std::max(most, lowest_[k] & open);
+    }
+    return {least, most};
+  }
+
+  // Stacked in the order of the lowest places it can take: no packing of what is still to be placed
+  // in a section ends lower. On failure, conflict_ is what those places rest on.
+  bool section_fits(int section) {
+    std::vector<int>& members = in_section_[section];
+    look(members.size());
+    const auto [from, highest] = places(members);
     if (free_from_[section] != from) set(free_from_[section], from);
+    if (highest + to_place_[section] <= capacity_) return true;  // in any order
+    order_stack(members);
     Word top = 0;
     std::size_t base = 0;  // the stack is without a gap from here on
-    for (std::size_t q = 0; q < stack_.size(); ++q) {
+    for (std::size_t q = 0; q < stacked_; ++q) {
       if (stack_[q].first >= top) {
         top = stack_[q].first;
         base = q;
@@ -123,7 +144,7 @@ class Search {
       std::fill(conflict_.begin(), conflict_.end(), 0);
       for (std::size_t p = base; p <= q; ++p)
         for (std::size_t w = 0; w < words_; ++w) conflict_[w] |= why(stack_[p].second)[w];
-      for (const auto& [lowest, k] : stack_) blame(k);
+      for (std::size_t p = 0; p < stacked_; ++p) blame(stack_[p].second);
       return false;
     }
     return true;
@@ -296,7 +317,8 @@ class Search {
   std::vector<Word> spanning_;                 // rectangles to be placed over the cut before it
 
   Set conflict_, because_;
-  std::vector<std::pair<Word, int>> stack_;
+  std::vector<std::pair<Word, int>> stack_;  // of the section looked at: the first `stacked_`
+  std::size_t stacked_ = 0;
   std::vector<int> touched_;
   std::vector<Word> seen_;
   Word stamp_ = 0;

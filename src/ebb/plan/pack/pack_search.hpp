@@ -21,10 +21,10 @@ namespace ebb::plan {
 struct Rectangle {
   std::int32_t first = 0, last = 0;  // sections, last not included
   std::uint64_t bytes = 0;           // not 0
-  std::uint64_t alignment = 1;       // of its offset
+  std::uint64_t alignment = 1;       // of its offset: a power of two
 
   std::uint64_t at_or_above(std::uint64_t offset) const {
-    return (offset + alignment - 1) / alignment * alignment;
+    return (offset + alignment - 1) & ~(alignment - 1);
   }
 };
 
