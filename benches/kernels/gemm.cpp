@@ -111,6 +111,15 @@ struct Totals {
   int count = 0;
 };
 
+std::string name_of(const Shape& s, int threads) {
+  std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) +
+                     " " + s.transposes;
+  if (s.batch > 1) name.append(" *").append(std::to_string(s.batch));
+  if (s.slack > 0) name.append(" ld+").append(std::to_string(s.slack));
+  name.append(" ").append(std::to_string(threads)).append("t");
+  return name;
+}
+
 void measure(const Shape& s, int threads, const Options& options, Totals& totals) {
   const bool a_t = s.transposes[0] == 'T', b_t = s.transposes[1] == 'T';
   const std::size_t lda = (a_t ? s.m : s.k) + s.slack, ldb = (b_t ? s.k : s.n) + s.slack;
@@ -166,11 +175,7 @@ void measure(const Shape& s, int threads, const Options& options, Totals& totals
   }
   const Reading we = summary(our_times), they = summary(their_times);
   const double ratio = they.best / we.best, rate = flops / we.best * 1e-9;
-  std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) +
-                     " " + s.transposes;
-  if (s.batch > 1) name.append(" *").append(std::to_string(s.batch));
-  if (s.slack > 0) name.append(" ld+").append(std::to_string(s.slack));
-  name.append(" ").append(std::to_string(threads)).append("t");
+  const std::string name = name_of(s, threads);
   if (options.json) {
     std::printf(
         "{\"bench\":\"gemm\",\"case\":\"%s\",\"metric\":\"gflops\",\"value\":%.2f,"

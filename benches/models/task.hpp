@@ -45,6 +45,7 @@ class Task {
   const char* unit() const { return unit_; }
 
  private:
+  friend struct PeerRow;  // which fills in what a row of benches/peers says
   void zoo(std::string_view name, std::int64_t rows);
   void peer(const Row& row);
   template <class Optimizer, class Model, class Options, class LossOf>

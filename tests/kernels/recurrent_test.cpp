@@ -119,100 +119,127 @@ struct Problem {
 
 Ld sigmoid(Ld x) { return 1 / (1 + std::exp(-x)); }
 
-// Plain loops, one row after the other.
+// Plain loops, one row of the batch after the other.
+struct RowStep {
+  std::size_t time;
+  std::vector<Ld> gate, before, cell_before, cell, hidden_n;
+};
+
 template <class T>
-std::vector<Ld> Problem<T>::expected() const {
-  const std::size_t n = size.hidden, S = size.steps;
-  std::vector<Ld> h(sequence()), last(state.size()), dgates(gates_in.size()), drest(sequence());
-  std::vector<Ld> dstate(state.size()), dweight(before.begin(), before.end());
-  for (std::size_t b = 0; b < size.batch; ++b) {
-    struct Step {
-      std::size_t time;
-      std::vector<Ld> gate, before, cell_before, cell, hidden_n;
-    };
-    std::vector<Step> steps;
+struct Reference {
+  const Problem<T>& p;
+  const std::size_t n = p.size.hidden, S = p.size.steps, gates = p.gates;
+  std::vector<Ld> h = std::vector<Ld>(p.sequence()), last = std::vector<Ld>(p.state.size()),
+                  dgates = std::vector<Ld>(p.gates_in.size()),
+                  drest = std::vector<Ld>(p.sequence()), dstate = std::vector<Ld>(p.state.size()),
+                  dweight = std::vector<Ld>(p.before.begin(), p.before.end());
+
+  RowStep gates_of(std::size_t row, std::size_t time, const std::vector<Ld>& now,
+                   const std::vector<Ld>& cell) const {
+    RowStep step{time, std::vector<Ld>(gates * n), now, cell, cell, std::vector<Ld>(n)};
+    const T* in = p.gates_in.data() + (row * S + time) * gates * n;
+    for (std::size_t j = 0; j < gates * n; ++j) {
+      Ld sum = 0;
+      for (std::size_t k = 0; k < n; ++k) sum += Ld(p.weight[j * n + k]) * now[k];
+      if (!p.set.lstm && j >= 2 * n) {
+        step.hidden_n[j - 2 * n] = sum + p.bias[j - 2 * n];
+        step.gate[j] = std::tanh(in[j] + step.gate[j - 2 * n] * step.hidden_n[j - 2 * n]);
+      } else {
+        step.gate[j] = p.set.lstm && j / n == 2 ? std::tanh(in[j] + sum) : sigmoid(in[j] + sum);
+      }
+    }
+    return step;
+  }
+
+  std::vector<RowStep> forward(std::size_t row) {
+    std::vector<RowStep> steps;
     std::vector<Ld> now(n), cell(n);
-    for (std::size_t u = 0; set.state && u < n; ++u) {
-      now[u] = state[b * parts * n + u];
-      if (set.lstm) cell[u] = state[b * 2 * n + n + u];
+    for (std::size_t u = 0; p.set.state && u < n; ++u) {
+      now[u] = p.state[row * p.parts * n + u];
+      if (p.set.lstm) cell[u] = p.state[row * 2 * n + n + u];
     }
     for (std::size_t s = 0; s < S; ++s) {
-      const std::size_t t = set.reverse ? S - 1 - s : s;
-      if (set.lengths && kOffset + static_cast<std::int32_t>(t) >= lengths[b]) continue;
-      Step step{t, std::vector<Ld>(gates * n), now, cell, cell, std::vector<Ld>(n)};
-      const T* in = gates_in.data() + (b * S + t) * gates * n;
-      for (std::size_t j = 0; j < gates * n; ++j) {
-        Ld sum = 0;
-        for (std::size_t k = 0; k < n; ++k) sum += Ld(weight[j * n + k]) * now[k];
-        if (!set.lstm && j >= 2 * n) {
-          step.hidden_n[j - 2 * n] = sum + bias[j - 2 * n];
-          step.gate[j] = std::tanh(in[j] + step.gate[j - 2 * n] * step.hidden_n[j - 2 * n]);
-        } else {
-          step.gate[j] = set.lstm && j / n == 2 ? std::tanh(in[j] + sum) : sigmoid(in[j] + sum);
-        }
-      }
+      const std::size_t t = p.set.reverse ? S - 1 - s : s;
+      if (p.set.lengths && p.kOffset + static_cast<std::int32_t>(t) >= p.lengths[row]) continue;
+      RowStep step = gates_of(row, t, now, cell);
       for (std::size_t u = 0; u < n; ++u) {
         const Ld* g = step.gate.data() + u;
-        if (set.lstm) {
+        if (p.set.lstm) {
           cell[u] = g[n] * cell[u] + g[0] * g[2 * n];
           now[u] = g[3 * n] * std::tanh(cell[u]);
         } else {
           now[u] = (1 - g[n]) * g[2 * n] + g[n] * now[u];
         }
-        h[(b * S + t) * n + u] = now[u];
+        h[(row * S + t) * n + u] = now[u];
       }
       step.cell = cell;
       steps.push_back(step);
     }
+    for (std::size_t u = 0; u < n; ++u) {
+      last[row * p.parts * n + u] = now[u];
+      if (p.set.lstm) last[row * 2 * n + n + u] = cell[u];
+    }
+    return steps;
+  }
+
+  // Through one step: dnow and dcell are what comes from later, and become what goes to earlier.
+  void backward(std::size_t row, const RowStep& step, std::vector<Ld>& dnow,
+                std::vector<Ld>& dcell) {
+    const std::size_t at = row * S + step.time;
+    Ld* d = dgates.data() + at * gates * n;
+    std::vector<Ld> through(gates * n), next(n);
+    for (std::size_t u = 0; u < n; ++u) {
+      const Ld* g = step.gate.data() + u;
+      const Ld dout = dnow[u] + (p.set.dh ? Ld(p.dh[at * n + u]) : 0);
+      if (p.set.lstm) {
+        const Ld t = std::tanh(step.cell[u]);
+        const Ld dc = dcell[u] + dout * g[3 * n] * (1 - t * t);
+        d[u] = dc * g[2 * n] * g[0] * (1 - g[0]);
+        d[n + u] = dc * step.cell_before[u] * g[n] * (1 - g[n]);
+        d[2 * n + u] = dc * g[0] * (1 - g[2 * n] * g[2 * n]);
+        d[3 * n + u] = dout * t * g[3 * n] * (1 - g[3 * n]);
+        dcell[u] = dc * g[n];
+        for (std::size_t j = 0; j < 4; ++j) through[j * n + u] = d[j * n + u];
+      } else {
+        const Ld dn = dout * (1 - g[n]) * (1 - g[2 * n] * g[2 * n]);
+        through[u] = d[u] = dn * step.hidden_n[u] * g[0] * (1 - g[0]);
+        through[n + u] = d[n + u] = dout * (step.before[u] - g[2 * n]) * g[n] * (1 - g[n]);
+        d[2 * n + u] = dn;
+        through[2 * n + u] = drest[at * n + u] = dn * g[0];
+        next[u] = dout * g[n];
+      }
+    }
+    for (std::size_t j = 0; j < gates * n; ++j) {
+      for (std::size_t k = 0; k < n; ++k) {
+        next[k] += through[j] * p.weight[j * n + k];
+        dweight[j * n + k] += through[j] * step.before[k];
+      }
+    }
+    dnow = next;
+  }
+
+  void row(std::size_t row) {
+    const std::vector<RowStep> steps = forward(row);
     std::vector<Ld> dnow(n), dcell(n);
-    for (std::size_t u = 0; u < n; ++u) {
-      last[b * parts * n + u] = now[u];
-      if (set.lstm) last[b * 2 * n + n + u] = cell[u];
-      if (set.dlast) dnow[u] = dlast[b * parts * n + u];
-      if (set.dlast && set.lstm) dcell[u] = dlast[b * 2 * n + n + u];
+    for (std::size_t u = 0; p.set.dlast && u < n; ++u) {
+      dnow[u] = p.dlast[row * p.parts * n + u];
+      if (p.set.lstm) dcell[u] = p.dlast[row * 2 * n + n + u];
     }
-    for (std::size_t s = steps.size(); s-- > 0;) {
-      const Step& step = steps[s];
-      const std::size_t at = b * S + step.time;
-      Ld* d = dgates.data() + at * gates * n;
-      std::vector<Ld> through(gates * n), next(n);
-      for (std::size_t u = 0; u < n; ++u) {
-        const Ld* g = step.gate.data() + u;
-        const Ld dout = dnow[u] + (set.dh ? Ld(dh[at * n + u]) : 0);
-        if (set.lstm) {
-          const Ld t = std::tanh(step.cell[u]);
-          const Ld dc = dcell[u] + dout * g[3 * n] * (1 - t * t);
-          d[u] = dc * g[2 * n] * g[0] * (1 - g[0]);
-          d[n + u] = dc * step.cell_before[u] * g[n] * (1 - g[n]);
-          d[2 * n + u] = dc * g[0] * (1 - g[2 * n] * g[2 * n]);
-          d[3 * n + u] = dout * t * g[3 * n] * (1 - g[3 * n]);
-          dcell[u] = dc * g[n];
-          for (std::size_t j = 0; j < 4; ++j) through[j * n + u] = d[j * n + u];
-        } else {
-          const Ld dn = dout * (1 - g[n]) * (1 - g[2 * n] * g[2 * n]);
-          through[u] = d[u] = dn * step.hidden_n[u] * g[0] * (1 - g[0]);
-          through[n + u] = d[n + u] = dout * (step.before[u] - g[2 * n]) * g[n] * (1 - g[n]);
-          d[2 * n + u] = dn;
-          through[2 * n + u] = drest[at * n + u] = dn * g[0];
-          next[u] = dout * g[n];
-        }
-      }
-      for (std::size_t j = 0; j < gates * n; ++j) {
-        for (std::size_t k = 0; k < n; ++k) {
-          next[k] += through[j] * weight[j * n + k];
-          dweight[j * n + k] += through[j] * step.before[k];
-        }
-      }
-      dnow = next;
-    }
+    for (std::size_t s = steps.size(); s-- > 0;) backward(row, steps[s], dnow, dcell);
     for (std::size_t u = 0; u < n; ++u) {
-      dstate[b * parts * n + u] = dnow[u];
-      if (set.lstm) dstate[b * 2 * n + n + u] = dcell[u];
+      dstate[row * p.parts * n + u] = dnow[u];
+      if (p.set.lstm) dstate[row * 2 * n + n + u] = dcell[u];
     }
   }
+};
+
+template <class T>
+std::vector<Ld> Problem<T>::expected() const {
+  Reference<T> r{*this};
+  for (std::size_t row = 0; row < size.batch; ++row) r.row(row);
   std::vector<Ld> all;
-  for (const auto* part : {&h, &last, &dgates, &drest, &dstate, &dweight})
-    if (!(set.lstm && part == &drest)) all.insert(all.end(), part->begin(), part->end());
+  for (const auto* part : {&r.h, &r.last, &r.dgates, &r.drest, &r.dstate, &r.dweight})
+    if (!(set.lstm && part == &r.drest)) all.insert(all.end(), part->begin(), part->end());
   return all;
 }
 
