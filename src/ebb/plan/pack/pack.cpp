@@ -152,7 +152,7 @@ class Component {
     if (found.empty()) return false;
     Offsets offsets(blocks_.size());
     for (std::size_t c = 0; c < found.size(); ++c) offsets[core.order[c]] = found[c];
-    return in_rounds(core.order, effort, std::move(offsets), found.size());
+    return in_rounds(core.order, effort, offsets, found.size());
   }
 
   // Where what fits into the fullest sections is found, it is found soon: before anything that
