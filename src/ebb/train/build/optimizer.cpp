@@ -182,15 +182,14 @@ std::unique_ptr<optim::Ema> make_ema(const Config& config, std::vector<Variable>
 
 CompileOptions compile_options(const Config& config) {
   const MemoryConfig& m = config.memory;
-  CompileOptions o;
+  CompileOptions o{.allow = m.allow,
+                   .recompute = m.recompute,
+                   .spill = m.spill,
+                   .independent_micro_batches = m.independent_micro_batches,
+                   .micro_batch = m.micro_batch,
+                   .spill_directory = m.spill_directory};
   if (m.budget.kind == BudgetConfig::Kind::automatic) o.memory = Memory::from_machine();
   if (m.budget.kind == BudgetConfig::Kind::bytes) o.memory = ByteSize{m.budget.bytes};
-  o.allow = m.allow;
-  o.recompute = m.recompute;
-  o.spill = m.spill;
-  o.spill_directory = m.spill_directory;
-  o.micro_batch = m.micro_batch;
-  o.independent_micro_batches = m.independent_micro_batches;
   if (m.activations == Precision::bf16) o.approximate.activations = DType::bf16;
   if (m.activations == Precision::f16) o.approximate.activations = DType::f16;
   return o;
