@@ -8,7 +8,7 @@
 namespace ebb::zoo {
 namespace {
 
-constexpr double kClose = 1e-5;  // where sums are taken in another order
+constexpr double kTolerance = 1e-5;  // where sums are taken in another order
 constexpr int kSteps = 20;
 
 Cell cell_of(const std::string& model, std::int64_t batch) {
@@ -121,7 +121,7 @@ void check_same_bits(const std::string& model, std::int64_t batch, bool once, Re
     const Outcome out = run(cell);
     const bool split = out.ok() && out.parts == parts;
     const double apart = difference(part_file, whole_file);
-    report.check(of + what + ", apart by 1e-5 at most", split && apart <= kClose,
+    report.check(of + what + ", apart by 1e-5 at most", split && apart <= kTolerance,
                  split ? formatted("%.1e", apart) : seen(out));
   }
   std::remove(whole_file.c_str());

@@ -18,37 +18,37 @@
 namespace ebb::data {
 namespace {
 
-// A file is: the front, `text_bytes` of text, nothing up to the next page, rows, lists. The text is the
+// A file is: the header, `text_bytes` of text, nothing up to the next page, rows, lists. The text is the
 // key's two lines and the maker's own.
 constexpr char kMagic[8] = {'E', 'b', 'b', 'R', 'o', 'w', 's', '2'};
 constexpr std::uint64_t kPage = 4096, kMostText = 64 << 20, kMostLists = 1000;
 constexpr std::uint64_t kUnflushed = 4 << 20;  // written, and not yet on its way to the disk
 
-struct Front {
+struct Header {
   char magic[8];
   std::uint64_t text_bytes, rows, row_bytes, lists;
-  std::uint64_t checksum;  // of all in front of the rows, this being 0
+  std::uint64_t checksum;  // of all before the rows, this being 0
 };
 
 std::uint64_t start_of_rows(std::uint64_t lists, std::uint64_t text) {
-  return round_up(sizeof(Front) + lists * sizeof(std::uint64_t) + text, kPage);
+  return round_up(sizeof(Header) + lists * sizeof(std::uint64_t) + text, kPage);
 }
 
 std::string head_of(const StoreKey& key) { return key.what + '\n' + key.version + '\n'; }
 
-std::string in_front(const StoreKey& key, const StoreShape& shape, const std::string& text) {
+std::string header_of(const StoreKey& key, const StoreShape& shape, const std::string& text) {
   const std::string all = head_of(key) + text;
-  Front front{
+  Header header{
       {}, all.size(), static_cast<std::uint64_t>(shape.rows), shape.row_bytes, shape.lists.size(),
       0};
-  std::memcpy(front.magic, kMagic, sizeof kMagic);
-  std::string bytes(reinterpret_cast<const char*>(&front), sizeof front);
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
   bytes.append(reinterpret_cast<const char*>(shape.lists.data()),
                shape.lists.size() * sizeof(std::uint64_t));
   bytes += all;
   bytes.resize(start_of_rows(shape.lists.size(), all.size()));
-  front.checksum = kernels::checksum(bytes.data(), bytes.size(), 0);
-  std::memcpy(bytes.data(), &front, sizeof front);
+  header.checksum = kernels::checksum(bytes.data(), bytes.size(), 0);
+  std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }
 
@@ -99,39 +99,40 @@ std::optional<RowStore> RowStore::find(const StoreOptions& options, const StoreK
 std::optional<RowStore> RowStore::open(const std::string& path, const StoreKey& key) {
   File file = File::open(path);
   const std::uint64_t size = file.size();
-  Front front{};
-  if (size < sizeof front) return {};
-  file.read_at(0, std::as_writable_bytes(std::span(&front, 1)));
-  if (std::memcmp(front.magic, kMagic, sizeof kMagic) != 0) return {};
-  if (front.text_bytes > kMostText || front.lists > kMostLists) return {};
-  const std::uint64_t first = start_of_rows(front.lists, front.text_bytes);
+  Header header{};
+  if (size < sizeof header) return {};
+  file.read_at(0, std::as_writable_bytes(std::span(&header, 1)));
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return {};
+  if (header.text_bytes > kMostText || header.lists > kMostLists) return {};
+  const std::uint64_t first = start_of_rows(header.lists, header.text_bytes);
   if (first > size) return {};
   const memory::Buffer all(first, "row store", Category::data);
   file.read_at(0, {all.data(), all.size()});
-  const std::uint64_t sum = std::exchange(front.checksum, 0);
-  std::memcpy(all.data(), &front, sizeof front);
+  const std::uint64_t sum = std::exchange(header.checksum, 0);
+  std::memcpy(all.data(), &header, sizeof header);
   if (kernels::checksum(all.data(), all.size(), 0) != sum) return {};
 
   RowStore out;
-  out.shape_ = {static_cast<std::int64_t>(front.rows), front.row_bytes, {}};
-  out.shape_.lists.resize(front.lists);
-  const std::byte* const lists = all.data() + sizeof front;
-  if (front.lists) std::memcpy(out.shape_.lists.data(), lists, front.lists * sizeof(std::uint64_t));
+  out.shape_ = {static_cast<std::int64_t>(header.rows), header.row_bytes, {}};
+  out.shape_.lists.resize(header.lists);
+  const std::byte* const lists = all.data() + sizeof header;
+  if (header.lists)
+    std::memcpy(out.shape_.lists.data(), lists, header.lists * sizeof(std::uint64_t));
   std::uint64_t end = 0;
-  bool fits = !__builtin_mul_overflow(front.rows, front.row_bytes, &end);
+  bool fits = !__builtin_mul_overflow(header.rows, header.row_bytes, &end);
   fits = fits && !__builtin_add_overflow(end, first, &end);
   for (const std::uint64_t bytes : out.shape_.lists)
     fits = fits && !__builtin_add_overflow(end, bytes, &end);
-  if (!fits || end != size || front.rows >> 62 != 0) return {};
+  if (!fits || end != size || header.rows >> 62 != 0) return {};
   const char* const text =
-      reinterpret_cast<const char*>(lists + front.lists * sizeof(std::uint64_t));
-  out.text_.assign(text, front.text_bytes);
+      reinterpret_cast<const char*>(lists + header.lists * sizeof(std::uint64_t));
+  out.text_.assign(text, header.text_bytes);
   const std::string head = head_of(key);
   if (!out.text_.starts_with(head)) return {};
   out.text_.erase(0, head.size());
   out.path_ = path;
   out.first_ = first;
-  out.file_ = std::make_shared<RowFile>(std::move(file), first, front.row_bytes, front.row_bytes,
+  out.file_ = std::make_shared<RowFile>(std::move(file), first, header.row_bytes, header.row_bytes,
                                         out.shape_.rows);
   return out;
 }
@@ -199,8 +200,8 @@ RowStoreWriter::RowStoreWriter(const StoreOptions& options, StoreKey key, std::s
   }
   store_.path_ = path_of(options, key_);
   make_private(store_.path_.substr(0, store_.path_.rfind('/')));
-  const std::string front = in_front(key_, s, text);
-  std::uint64_t end = store_.first_ = front.size();
+  const std::string header = header_of(key_, s, text);
+  std::uint64_t end = store_.first_ = header.size();
   end += static_cast<std::uint64_t>(s.rows) * s.row_bytes;
   for (const std::uint64_t bytes : s.lists) {
     list_first_.push_back(end);
@@ -208,7 +209,7 @@ RowStoreWriter::RowStoreWriter(const StoreOptions& options, StoreKey key, std::s
   }
   file_ = std::make_unique<AtomicFile>(store_.path_);
   file_->file().reserve(end);
-  file_->file().write_at(0, std::as_bytes(std::span(front)));
+  file_->file().write_at(0, std::as_bytes(std::span(header)));
 }
 RowStoreWriter::~RowStoreWriter() = default;
 

@@ -37,29 +37,29 @@ DType type_of(const std::string& path, int code) {
   }
 }
 
-struct Front {
+struct Header {
   Spec spec;
   std::uint64_t bytes;
 };
 
 // Two zeros, a byte for the type, a byte for the rank, the sizes, the elements; all big-endian. `read`
 // gives as many bytes as there are.
-Front read_front(const std::string& path,
-                 const std::function<std::size_t(std::span<std::byte>)>& read) {
-  std::uint8_t front[4 + 4 * Shape::kMaxRank];
-  const auto bytes = std::as_writable_bytes(std::span(front));
+Header read_header(const std::string& path,
+                   const std::function<std::size_t(std::span<std::byte>)>& read) {
+  std::uint8_t header[4 + 4 * Shape::kMaxRank];
+  const auto bytes = std::as_writable_bytes(std::span(header));
   if (const std::size_t found = read(bytes.first(4)); found < 4)
     refuse(path, fmt::format("{} bytes are too few for an idx file", found));
-  if (front[0] != 0 || front[1] != 0) refuse(path, "it does not start as an idx file does");
-  const DType dtype = type_of(path, front[2]);
-  const int rank = front[3];
+  if (header[0] != 0 || header[1] != 0) refuse(path, "it does not start as an idx file does");
+  const DType dtype = type_of(path, header[2]);
+  const int rank = header[3];
   if (rank > Shape::kMaxRank)
     refuse(path, fmt::format("it has {} axes; at most {} are supported", rank, +Shape::kMaxRank));
   const auto sizes = bytes.subspan(4, 4 * static_cast<std::size_t>(rank));
   if (read(sizes) < sizes.size()) refuse(path, "it ends inside its header; the file is cut short");
   std::int64_t dims[Shape::kMaxRank];
   for (int i = 0; i < rank; ++i) {
-    const std::uint8_t* d = front + 4 + 4 * i;
+    const std::uint8_t* d = header + 4 + 4 * i;
     dims[i] = std::int64_t{d[0]} << 24 | d[1] << 16 | d[2] << 8 | d[3];
   }
   try {
@@ -79,17 +79,17 @@ void to_machine_order(std::span<std::byte> bytes, DType dtype) {
 
 bool is_packed(const std::string& path) {
   File file = File::open(path);
-  std::byte front[2] = {};
-  if (file.size() < sizeof front) return false;
-  file.read(front);
-  return front[0] == std::byte{0x1f} && front[1] == std::byte{0x8b};
+  std::byte header[2] = {};
+  if (file.size() < sizeof header) return false;
+  file.read(header);
+  return header[0] == std::byte{0x1f} && header[1] == std::byte{0x8b};
 }
 
 IdxFile open_idx(const std::string& path) {
   File file = File::open(path);
   const std::uint64_t size = file.size();
   const auto [spec, start] =
-      read_front(path, [&](std::span<std::byte> to) { return read_up_to(file, to); });
+      read_header(path, [&](std::span<std::byte> to) { return read_up_to(file, to); });
   if (size != start + spec.bytes())
     refuse(path,
            fmt::format("{} needs a file of {} bytes, and this one has {}; the file is damaged, "
@@ -99,7 +99,7 @@ IdxFile open_idx(const std::string& path) {
 }
 
 IdxStream::IdxStream(const std::string& path) : stream_(path) {
-  spec_ = read_front(path, [&](std::span<std::byte> to) { return stream_.read(to); }).spec;
+  spec_ = read_header(path, [&](std::span<std::byte> to) { return stream_.read(to); }).spec;
   if (spec_.bytes() / kMostRatio > stream_.file_bytes())
     refuse(path, fmt::format("it claims {}, which cannot be packed in {} bytes", to_string(spec_),
                              stream_.file_bytes()));
