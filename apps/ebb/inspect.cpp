@@ -88,19 +88,28 @@ Json of_checkpoint(const std::string& path, bool digest) {
   return all;
 }
 
+std::string damage_of(const std::string& checkpoint) {  // none: every byte is what was written
+  try {
+    train::verify(checkpoint);
+    return "";
+  } catch (const FileError& e) {
+    return e.what();
+  }
+}
+
 Json of_run(const std::string& path, bool digest) {
   const train::Checkpoints checkpoints(train::RunDirectory::open(path).checkpoints());
   Json all = {{"kind", "run"}, {"path", path}, {"checkpoints", Json::array()}};
+  const auto best = checkpoints.best(), shown = best ? best : checkpoints.latest();
+  if (shown) all[best ? "best" : "last"] = of_checkpoint(shown->path, digest);
   for (const train::Checkpoint& c : checkpoints.list()) {
     Json one = {{"path", c.path}, {"step", c.info.step}, {"epoch", c.info.epoch}};
     if (c.info.value) one["value"] = *c.info.value;
-    if (!c.damage.empty()) one["damage"] = c.damage;
+    const bool read = shown && c.path == shown->path;
+    const std::string damage = c.damage.empty() && !read ? damage_of(c.path) : c.damage;
+    if (!damage.empty()) one["damage"] = damage;
     all["checkpoints"].push_back(std::move(one));
   }
-  if (const auto best = checkpoints.best())
-    all["best"] = of_checkpoint(best->path, digest);
-  else if (const auto last = checkpoints.latest())
-    all["last"] = of_checkpoint(last->path, digest);
   return all;
 }
 
@@ -221,7 +230,8 @@ std::string text_of(const Json& all) {
   for (const Json& c : all["checkpoints"])
     text += fmt::format("  step {:>8}  {}{}\n", c["step"].get<std::int64_t>(),
                         c["path"].get<std::string>(),
-                        c.contains("damage") ? "  DAMAGED: " + c["damage"].get<std::string>() : "");
+                        c.contains("damage") ? "  DAMAGED: " + c["damage"].get<std::string>()
+                                             : "  every checksum is right");
   for (const char* which : {"best", "last"})
     if (all.contains(which)) text += fmt::format("{}: {}", which, text_of_checkpoint(all[which]));
   return text;
@@ -233,6 +243,8 @@ struct Inspect {
   void run() const {
     const Json all = inspected(path, digest);
     print(json ? all.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n" : text_of(all));
+    for (const Json& c : all.value("checkpoints", Json::array()))
+      if (c.contains("damage")) throw FileError(c["damage"].get<std::string>());
   }
 };
 
@@ -240,10 +252,11 @@ struct Inspect {
 
 void add_inspect(CLI::App& app) {
   auto inspect = std::make_shared<Inspect>();
-  CLI::App* c = app.add_subcommand("inspect",
-                                   "what a run, a checkpoint, a plan or a file of tensors holds\n\n"
-                                   "Names, types, shapes and bytes. Every byte of a checkpoint is "
-                                   "read, and its checksums are verified.");
+  CLI::App* c =
+      app.add_subcommand("inspect",
+                         "what a run, a checkpoint, a plan or a file of tensors holds\n\n"
+                         "Names, types, shapes and bytes. Every byte of a checkpoint, and "
+                         "of all of a run's, is read, and its checksums are verified.");
   c->group(group::kMore);
   c->footer(
       "ebb inspect runs/train\n"

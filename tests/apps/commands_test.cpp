@@ -132,6 +132,26 @@ TEST_F(Commands, aDamagedCheckpointIsNamedAndNothingIsTaken) {
   EXPECT_FALSE(std::filesystem::exists(path("y.npy")));
 }
 
+TEST_F(Commands, everyCheckpointOfARunIsLookedThrough) {
+  put("c.toml", small_config());
+  ASSERT_EQ(
+      ebb({"train", "c.toml", "-q", "--set", "every.save=1", "--set", "output.keep_last=2"}).code,
+      0);
+  const Json run = Json::parse(ebb({"inspect", "runs/c", "--json"}).out);
+  const Json& all = run["checkpoints"];
+  ASSERT_GE(all.size(), 2u);
+  const std::string shown = run[run.contains("best") ? "best" : "last"]["path"];
+  const std::string other = all[all[0]["path"] == shown ? 1 : 0]["path"];
+  std::string bytes = content(other + "/state.safetensors");
+  bytes[bytes.size() - 3] ^= 1;
+  put(other + "/state.safetensors", bytes);
+  const Ran ran = ebb({"inspect", "runs/c"});
+  EXPECT_EQ(ran.code, 2);
+  EXPECT_HAS(ran.out, other + "  DAMAGED: ");
+  EXPECT_HAS(ran.out, shown + "  every checksum is right");
+  EXPECT_HAS(ran.err, "state.safetensors");
+}
+
 TEST_F(Commands, predictReadsTablesAsTheyWereLearnt) {
   std::string rows = "area,town,price\n", classes = "a,b,kind\n";
   for (int i = 0; i < 200; ++i) {
