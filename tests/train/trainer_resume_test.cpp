@@ -6,6 +6,9 @@
 #include <ostream>
 #include <random>
 
+#include "ebb/ebb.hpp"
+#include "ebb/train/run/stop_signal.hpp"
+#include "tests/bytes.hpp"
 #include "tests/error_of.hpp"
 #include "tests/train/tales.hpp"
 
@@ -139,6 +142,37 @@ TEST(TrainerResume, AStopInTheMiddleOfAnEvaluationOwesIt) {
     EXPECT_EQ(out.step, 6);
   }
   EXPECT_EQ(test::weights_after(config_of(c), folder / "run"), whole);
+}
+
+TEST(TrainerResume, ALongStepIsLeftAndTakenAgain) {
+  const Folder folder(test::in_memory());
+  const auto weights = [&](const std::string& directory, std::int64_t raised_by,
+                           std::int64_t* steps) {
+    random::seed(3);
+    nn::Mlp net(nn::Init(1), {784, 32, 10}, {.dropout = 0.1});
+    const auto model = Model::of(net, [](const nn::Mlp& m, const Batch& b) {
+      return sparse_cross_entropy(m(reshape(b["image"], {b.rows(), 784})), b["label"]);
+    });
+    optim::AdamW adam(params(net), {.lr = 3e-3});
+    // Made after the loop has looked for a signal, so that it comes while the step runs.
+    std::int64_t made = 0;
+    const Dataset data = data::digits(256, 1).shuffle(1).batch(64).map([&](const Batch& b) {
+      if (++made == raised_by) ::raise(SIGTERM);
+      return b;
+    });
+    Trainer trainer(model, adam, data,
+                    {.epochs = 2, .directory = directory, .live = false, .patience = 0});
+    const StopSignal stop;
+    const Outcome out = trainer.run(stop);
+    if (steps) *steps = out.step;
+    EXPECT_EQ(out.why, raised_by ? Outcome::Why::signal : Outcome::Why::finished);
+    return ebb::test::bytes(params(net));
+  };
+  const auto whole = weights(folder / "whole", 0, nullptr);
+  std::int64_t steps = 0;
+  weights(folder / "run", 4, &steps);
+  EXPECT_LT(steps, 4);  // the fourth batch, or one that was made ahead of it, was not taken
+  EXPECT_EQ(weights(folder / "run", 0, nullptr), whole);
 }
 
 }  // namespace

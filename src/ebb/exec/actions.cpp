@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ebb/exec/leave_steps.hpp"
+
 namespace ebb::exec {
 
 using plan::Id;
@@ -180,6 +182,7 @@ void Actions::run(SpillFile* file, CallSeconds* times, bool& updated) {
   for (const Action& a : list) {
     switch (a.kind) {
       case Kind::run: {
+        if (!updated && LeaveSteps::asked()) throw StepLeft();
         const Call& c = calls[a.index];
         const double begin = times ? seconds_now() : 0;
         const ops::Scratch scratch{c.scratch, c.scratch_bytes};

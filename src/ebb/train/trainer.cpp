@@ -8,6 +8,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/budget.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/exec/leave_steps.hpp"
 #include "ebb/train/trainer_run.hpp"
 
 namespace ebb::train {
@@ -118,11 +119,17 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
   BatchWalk walk = data.walk(options.epochs, begin);
   data::Position at = begin;
   bool save_due = false;
+  const exec::LeaveSteps late([&] { return stop && stop.seconds_since() > options.patience; });
   if (held_out && owed) evaluate_due();
   while (!finished() && !stop) {
     const Batch* batch = walk.next();
     if (!batch) break;
-    const bool good = one_step(*batch);
+    bool good = false;
+    try {
+      good = one_step(*batch);
+    } catch (const exec::StepLeft&) {
+      break;  // `at` is still before its batch
+    }
     at = walk.position();
     const Boundary here = boundary(at);
     if (live) live->step([&] { return status(); });

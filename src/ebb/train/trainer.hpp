@@ -52,6 +52,9 @@ struct TrainerOptions {
   Stopping stopping = {};
   int keep_last = 2, keep_best = 1;  // checkpoints
   bool csv = true, tensorboard = true, live = true;
+  // So many seconds after a signal a step that still runs is left, as if it had not begun: with what
+  // saving takes, the run then ends within ten. Once it updates, a step is taken to its end.
+  double patience = 3;
   std::int64_t bad_steps = 10;  // in a row whose loss or gradient is bad, before the run stops
   bool check_gradient = true;   // see Optimizer::check_gradients
   // What a later run is to find in a checkpoint as it is here, or refuse, by name: keys of a config, say.

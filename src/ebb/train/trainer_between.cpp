@@ -6,6 +6,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
+#include "ebb/exec/leave_steps.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/tape/tape.hpp"
 #include "ebb/train/trainer_run.hpp"
@@ -48,7 +49,12 @@ std::optional<Evaluation> Trainer::Run::measure() {
   const bool whole = averaged(ema, [&] {
     for (const Batch& b : held_out->epoch(0)) {
       if (StopSignal::asked()) return false;
-      const std::vector<Loss> all = (*test)(b);
+      std::vector<Loss> all;
+      try {
+        all = (*test)(b);
+      } catch (const exec::StepLeft&) {
+        return false;
+      }
       for (std::size_t i = 0; i < all.size(); ++i) {
         sums[i] += all[i].sum.item();
         counts[i] += all[i].count.item();

@@ -1,5 +1,5 @@
 // Ctrl-C and SIGTERM for a loop: the first one asks it to stop at the next step boundary, the second
-// one ends the process at once.
+// one ends the process at once. A Trainer also leaves a step that goes on for long (TrainerOptions::patience).
 //
 //   train::StopSignal stop;                      // handlers are in place while it lives
 //   while (step < steps && !stop) train_step();
