@@ -108,6 +108,14 @@ bool Commands::appears(const std::string& name, const std::string& text) {
   return false;
 }
 
+Ran Commands::train_too_fast(const std::string& rate, const std::string& save,
+                             const std::string& out) {
+  put("c.toml",
+      small_config("steps = 12\noptimizer = \"sgd\"\nbad_steps = 2\nlr = " + rate + "\n") +
+          "[every]\nsave = " + save + "\n");
+  return ebb({"train", "c.toml", "--out", out, "-q"});
+}
+
 std::string Commands::content(const std::string& name) const { return content_of(path(name)); }
 
 void Commands::put(const std::string& name, const std::string& text) const {

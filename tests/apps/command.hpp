@@ -36,6 +36,9 @@ class Commands : public testing::Test {
   // Until the file is there and holds this; false after 20 s.
   bool appears(const std::string& name, const std::string& text = "");
 
+  // Trains c.toml, whose weights leave all bounds at this rate: two bad steps in a row end it.
+  Ran train_too_fast(const std::string& rate, const std::string& save, const std::string& out);
+
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
   std::string content(const std::string& name) const;
   void put(const std::string& name, const std::string& text) const;  // folders above it, too

@@ -53,9 +53,7 @@ TEST_F(Runs, ofAFinishedOneTheTruthIsSaid) {
 
 // Weights that leave all bounds in the first step, and a batch that holds a NaN from the beginning.
 TEST_F(Runs, oneThatWentWrongBeforeItSavedCanBeBegunAgain) {
-  put("c.toml", small_config("optimizer = \"sgd\"\nlr = 1e30\nbad_steps = 2\nsteps = 12\n") +
-                    "[every]\nsave = \"never\"\n");
-  const Ran bad = ebb({"train", "c.toml", "--out", "r", "-q"});
+  const Ran bad = train_too_fast("1e30", "\"never\"", "r");
   expect_line(bad, 1, "was NaN or infinite 2 times in a row");
   EXPECT_HAS(bad.err, "; the first: ");
   EXPECT_HAS(bad.err, "nothing was saved before");

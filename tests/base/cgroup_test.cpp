@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/train/folder.hpp"
+#include <filesystem>
+#include <fstream>
+
+#include "tests/folder.hpp"
 
 namespace ebb {
 namespace {
@@ -18,25 +21,28 @@ class Cgroup : public testing::Test {
   double quota(const std::string& self) const {
     return cgroup::cpu_quota(cgroup::groups_of("cpu", self, folder_.path));
   }
-  train::test::Folder folder_;
+  void put_second_version() {
+    put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+  }
+  void expect_quota(const std::string& group, const std::string& text, double expected) {
+    put("sys/fs/cgroup" + group + "/cpu.max", text);
+    EXPECT_EQ(quota("0::" + group + "\n"), expected) << text;
+  }
+  test::Folder folder_;
 };
 
 TEST_F(Cgroup, NoQuotaWhereNobodySetsOne) {
   EXPECT_EQ(quota("0::/\n"), 0);
-  put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-  put("sys/fs/cgroup/a/cpu.max", "max 100000\n");
-  EXPECT_EQ(quota("0::/a\n"), 0);
-  put("sys/fs/cgroup/a/cpu.max", "0 0\n");
-  EXPECT_EQ(quota("0::/a\n"), 0);
+  put_second_version();
+  expect_quota("/a", "max 100000\n", 0);
+  expect_quota("/a", "0 0\n", 0);
 }
 
 TEST_F(Cgroup, V2TakesTheSmallestOnTheWayUp) {
-  put("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-  put("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  put_second_version();
   put("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
-  EXPECT_EQ(quota("0::/a/b\n"), 1.5);
-  put("sys/fs/cgroup/a/b/cpu.max", "25000 50000\n");
-  EXPECT_EQ(quota("0::/a/b\n"), 0.5);
+  expect_quota("/a/b", "max 100000\n", 1.5);
+  expect_quota("/a/b", "25000 50000\n", 0.5);
 }
 
 TEST_F(Cgroup, V1IsThatOfTheCpuController) {

@@ -1,9 +1,9 @@
-// A folder for one test, and small helpers to look at files.
+// Small helpers to look at files of a run.
 #pragma once
 
-#include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,24 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "ebb/base/files/file_faults.hpp"
+#include "tests/folder.hpp"
 
 namespace ebb::train::test {
 
-struct Folder {
-  explicit Folder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
-    std::string name = (parent / "ebb-test-XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() {
-    file_faults::clear();
-    std::filesystem::remove_all(path);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string operator/(const std::string& name) const { return path + "/" + name; }
-  std::string path;
-};
+using ebb::test::Folder;
 
 // Where nothing waits for a disk, for runs that save often and are not about that.
 inline std::filesystem::path in_memory() {

@@ -15,7 +15,7 @@ using test::Disk;
 using test::Folder;
 
 Config config() {
-  return parse_config(R"([model]
+  return parse_config(std::string(R"([model]
 kind = "mlp"
 hidden = [6]
 dropout = 0.1
@@ -30,13 +30,7 @@ lr = 0.003
 schedule = "cosine"
 precision = "f16"
 ema = 0.9
-[memory]
-budget = "none"
-[every]
-log = 1
-save = 1
-eval = 3
-)",
+)") + test::kSavesEachStep,
                       "test");
 }
 

@@ -15,7 +15,7 @@
 #include "ebb/train/checkpoint/checkpoints.hpp"
 #include "ebb/train/run/run_directory.hpp"
 #include "tests/error_of.hpp"
-#include "tests/train/folder.hpp"
+#include "tests/train/tales.hpp"
 
 namespace ebb::train {
 namespace {
@@ -38,17 +38,11 @@ schedule = "cosine"
 warmup = 5
 ema = 0.9
 clip_norm = 1.0
-[memory]
-budget = "none"
-[every]
-log = 1
-save = 1
-eval = 3
 )";
 
 class Program : public ::testing::Test {
  protected:
-  Program() { test::put(folder_ / "run.toml", kConfig); }
+  Program() { test::put(folder_ / "run.toml", std::string(kConfig) + test::kSavesEachStep); }
 
   pid_t start(const std::vector<std::string>& words) const {
     const char* another = std::getenv("EBB_PROGRAM");

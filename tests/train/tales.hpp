@@ -26,6 +26,15 @@ inline std::string weights_after(const Config& config, const std::string& direct
   return bytes;
 }
 
+// Lines of a config whose run is looked at step by step.
+inline constexpr char kSavesEachStep[] = R"([memory]
+budget = "none"
+[every]
+log = 1
+save = 1
+eval = 3
+)";
+
 inline std::string tale(int sentences) {
   std::string text;
   for (int i = 0; i < sentences; ++i)

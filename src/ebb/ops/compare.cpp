@@ -39,7 +39,7 @@ Spec Compare<kFunction>::shape(const Spec& a, const Spec& b) const {
 }
 template <math::Compare kFunction>
 Cost Compare<kFunction>::cost(const Spec& a, const Spec& b) const {
-  return moved(a, b, {broadcast_shape(name, a, b), DType::boolean});
+  return moved(a, b, shape(a, b));
 }
 template <math::Compare kFunction>
 void Compare<kFunction>::run(In a, In b, Out y, Scratch) const {
@@ -57,7 +57,7 @@ Spec Logic<kFunction>::shape(const Spec& a, const Spec& b) const {
 }
 template <math::Logic kFunction>
 Cost Logic<kFunction>::cost(const Spec& a, const Spec& b) const {
-  return moved(a, b, {broadcast_shape(name, a, b), DType::boolean});
+  return moved(a, b, shape(a, b));
 }
 template <math::Logic kFunction>
 void Logic<kFunction>::run(In a, In b, Out y, Scratch) const {

@@ -9,6 +9,7 @@
 #include "ebb/base/pool.hpp"
 #include "tests/answers.hpp"
 #include "tests/io/folder.hpp"
+#include "tests/io/text/layout.hpp"
 #include "tests/memory_refusals.hpp"
 
 namespace ebb::io {
@@ -30,14 +31,7 @@ class CsvTest : public test::InFolder {
   // All rows, as they were found, numbers as such and categories by number.
   std::vector<float> rows(const CsvOptions& options = {}) {
     const CsvSchema s = read_csv_schema(path("a.csv"), options);
-    CsvLayout layout;
-    for (const CsvColumn& c : s.columns) {
-      const auto as = c.kind == ColumnKind::number     ? CsvPlace::As::number
-                      : c.kind == ColumnKind::category ? CsvPlace::As::id
-                                                       : CsvPlace::As::nothing;
-      layout.columns.push_back({as, layout.words, 0, 1, true, -1});
-      layout.words += as != CsvPlace::As::nothing;
-    }
+    const CsvLayout layout = test::layout_of(s, CsvPlace::As::id);
     std::vector<float> all;
     read_csv_rows(path("a.csv"), options, s, layout, [&](std::span<const std::uint32_t> words) {
       for (std::size_t i = 0; i < words.size(); ++i) {

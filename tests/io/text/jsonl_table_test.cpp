@@ -7,6 +7,7 @@
 #include "ebb/base/pool.hpp"
 #include "tests/answers.hpp"
 #include "tests/io/folder.hpp"
+#include "tests/io/text/layout.hpp"
 
 namespace ebb::io {
 namespace {
@@ -28,15 +29,7 @@ class JsonlTableTest : public test::InFolder {
   }
   // Numbers as they are, categories by number; what is missing is -1.
   Floats rows(const CsvSchema& s, bool may_miss = true) {
-    CsvLayout layout;
-    for (const CsvColumn& c : s.columns) {
-      const auto as = c.kind == ColumnKind::number     ? CsvPlace::As::number
-                      : c.kind == ColumnKind::category ? CsvPlace::As::one_hot
-                                                       : CsvPlace::As::nothing;
-      layout.columns.push_back({as, layout.words, 0, 1, may_miss, -1});
-      layout.words +=
-          as == CsvPlace::As::one_hot ? c.categories.size() : as == CsvPlace::As::number;
-    }
+    const CsvLayout layout = test::layout_of(s, CsvPlace::As::one_hot, may_miss);
     Floats all;
     read_jsonl_table(path("a.jsonl"), {}, s, layout, [&](std::span<const std::uint32_t> words) {
       for (const std::uint32_t w : words) all.push_back(std::bit_cast<float>(w));
