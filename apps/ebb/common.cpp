@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fmt/format.h>
 
 #include "apps/ebb/commands.hpp"
@@ -88,6 +89,14 @@ CLI::Validator number_from(double least, double most) {
                                      : fmt::format("from {} to {}", least, most));
       },
       "");
+}
+
+void check_out(const char* command, const std::string& in, const std::string& out) {
+  std::error_code none;
+  if (std::filesystem::equivalent(in, out, none))
+    throw Error(fmt::format("{}: --out is \"{}\", which is the file that is read, \"{}\"; expected "
+                            "another name: it would be written over",
+                            command, out, in));
 }
 
 void check_alone(const char* command) {

@@ -50,6 +50,7 @@ struct Grad {
   void run() const {
     if (!out.ends_with(".npy"))
       throw Error(fmt::format("grad: --out is \"{}\", expected a name that ends in .npy", out));
+    check_out("grad", data, out);
     AskedBudget budget(memory);
     train::Job job = open_run(budget, directory, "none");
     const train::DataFacts& facts = job.reading.facts;

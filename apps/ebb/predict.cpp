@@ -85,6 +85,7 @@ struct Predict {
     if (!csv && !out.ends_with(".npy"))
       throw Error(
           fmt::format("predict: --out is \"{}\", expected a name that ends in .csv or .npy", out));
+    check_out("predict", data, out);
     AskedBudget budget(memory);
     train::Job job = open_run(budget, directory, memory.empty() ? "none" : memory);
     const train::Reading& reading = job.reading;

@@ -16,6 +16,7 @@ struct Vocab {
   std::int32_t size = 4096;
 
   void run() const {
+    check_out("vocab", text, out);
     const text::Bpe bpe = text::train_bpe_file(text, {.vocabulary = size});
     text::save_vocabulary(bpe, out);
     say(fmt::format("wrote {}: {} tokens; use it with data.vocabulary = \"{}\"\n", out, bpe.size(),

@@ -79,6 +79,17 @@ TEST_F(TrainerTest, LearnsAndKeepsWhatItWrites) {
   EXPECT_EQ(again.at(1).value, out.best->figures.at(1).value);
 }
 
+TEST_F(TrainerTest, TheBestWeightsAreKeptHoweverRarelyItSaves) {
+  Job job(parse_config(kMlp, "test", {"every.save='100 epochs'", "every.eval=2", "train.lr=0.4"}));
+  const Outcome out = job.trainer(path("run"), false)->run();
+  ASSERT_TRUE(out.best);
+  ASSERT_LT(out.best->step, out.step);  // a rate so high that it is soon lost again
+  Job opened = open_run(path("run"));
+  EXPECT_EQ(opened.from.step, out.best->step);
+  const std::vector<Figure> again = opened.evaluate(*open_data(opened.config).validation);
+  EXPECT_EQ(again.at(0).value, out.best->figures.at(0).value);
+}
+
 TEST_F(TrainerTest, AStoppedRunGoesOnWithTheSameBits) {
   const std::string whole = trained(path("whole"));
   for (const int steps : {1, 4, 9, 17}) {

@@ -104,6 +104,11 @@ Outcome Trainer::Run::train(const StopSignal& stop) {
   }
 }
 
+// The weights that were just measured are the best so far: they are kept, however rarely it saves.
+bool Trainer::Run::best_unsaved() const {
+  return options.keep_best > 0 && last && last->step == done && last->best;
+}
+
 Outcome Trainer::Run::loop(const StopSignal& stop) {
   const data::Position begin = *std::exchange(from, std::nullopt);
   try_sample();
@@ -139,7 +144,7 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
       const auto pause = progress->pause(Activity::sample);
       make_sample();
     }
-    save_due = saving.due(here) || save_due;
+    save_due = saving.due(here) || save_due || best_unsaved();
     if (good && save_due && !finished()) {  // the last one waits for the last evaluation
       const auto pause = progress->pause(Activity::save);
       save(at);

@@ -40,6 +40,7 @@ struct Trainer::Run {
   LiveStatus status() const;
   Boundary boundary(const data::Position& at) const;
   bool finished() const;
+  bool best_unsaved() const;
   void say(RunLog::Kind kind, const std::string& text);  // in the log
   Standing take_up();
   Outcome train(const StopSignal& stop);

@@ -55,7 +55,7 @@ const Fields<OutputConfig>& fields() {
     t.add("directory", &O::directory, {}, "where the run is kept, relative to the current folder",
           "\"runs/first\"", "(runs/ and the name of the config)");
     t.add("keep_last", &O::keep_last, {.low = 1}, "checkpoints that are kept", "5");
-    t.add("keep_best", &O::keep_best, {}, "the best one is kept, too", "false");
+    t.add("keep_best", &O::keep_best, {}, "the best one is saved and kept, too", "false");
     t.add("tensorboard", &O::tensorboard, {}, "event files for TensorBoard", "false");
     t.add("csv", &O::csv, {}, "metrics.csv beside metrics.jsonl", "false");
     t.add("prompt", &O::prompt, {}, "what a sampled text begins with", "\"Once upon\"");
