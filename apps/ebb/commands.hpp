@@ -51,6 +51,9 @@ void add_quiet(CLI::App& command);
 CLI::Validator number_from(double least,
                            double most = 0);  // most 0: no bound; whole ones by their type
 
+// Says so where the budget is more than the process may hold: it would be killed, not refused.
+void mind_limit(const train::Config& config);
+
 // Refuses to write over what is read, also by another of its names.
 void check_out(const char* command, const std::string& in, const std::string& out);
 

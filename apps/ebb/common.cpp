@@ -1,5 +1,5 @@
-#include <filesystem>
 #include <fmt/format.h>
+#include <filesystem>
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
@@ -91,12 +91,24 @@ CLI::Validator number_from(double least, double most) {
       "");
 }
 
+void mind_limit(const train::Config& config) {
+  const process::Available all = process::available();
+  if (config.memory.budget.bytes > all.bytes)
+    complain(
+        fmt::format("note: the budget of {} is more than the {} that this process may hold "
+                    "({}); --memory {}MiB is safe",
+                    to_string(ByteSize{config.memory.budget.bytes}), to_string(ByteSize{all.bytes}),
+                    all.source, process::safe_budget(all) >> 20),
+        0);
+}
+
 void check_out(const char* command, const std::string& in, const std::string& out) {
   std::error_code none;
   if (std::filesystem::equivalent(in, out, none))
-    throw Error(fmt::format("{}: --out is \"{}\", which is the file that is read, \"{}\"; expected "
-                            "another name: it would be written over",
-                            command, out, in));
+    throw Error(
+        fmt::format("{}: --out is \"{}\", which is the file that is read, \"{}\"; expected "
+                    "another name: it would be written over",
+                    command, out, in));
 }
 
 void check_alone(const char* command) {

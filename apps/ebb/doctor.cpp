@@ -97,14 +97,15 @@ void look_at_cpu(Findings& f) {
 
 void look_at_memory(Findings& f) {
   const process::Available memory = process::available();
-  const std::uint64_t safe = memory.bytes / 10 * 9 >> 20;
+  const std::uint64_t safe = process::safe_budget(memory) >> 20;
   f.say("memory",
         fmt::format("{} for this process ({})", to_string(ByteSize{memory.bytes}), memory.source));
-  f.say("safe budget", fmt::format("--memory {}MiB, nine tenths of that", safe));
-  if (safe < 64)
+  f.say("safe budget",
+        fmt::format("--memory {}MiB, that less 5%, as budget = \"auto\" takes", safe));
+  if (safe < 32)
     f.mind(
-        "little is left: the runtime alone takes about 10 MiB; stop other programs, or raise the "
-        "limit of the group");
+        "little is left: the smallest models take 6 MiB, those of ebb init 9 to 27; stop other "
+        "programs, or raise the limit of the group");
   f.json["memory"] = {
       {"bytes", memory.bytes}, {"source", memory.source}, {"safe_budget", safe << 20}};
   const auto limited = [&](int which, const char* name, const char* flag) {

@@ -9,6 +9,7 @@
 #include "apps/ebb/interrupted.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/files/file.hpp"
+#include "ebb/base/process.hpp"
 
 namespace ebb::app {
 namespace {
@@ -30,6 +31,7 @@ struct PlanCommand {
   void run() const {
     const Interrupted quiet("while planning; nothing was run");
     const train::Config config = flags.load();
+    mind_limit(config);
     try {
       train::Job job(config, train::Opening::shape);
       const auto trainer = job.trainer("", false);
@@ -91,7 +93,9 @@ struct PlanCommand {
     plan::Plan plan = trainer->plan();
     const std::uint64_t minimum = std::max(e.minimum, smallest_budget());
     plan.frontier = from_minimum(plan.frontier, minimum);
-    const std::uint64_t budget = config.memory.budget.bytes;
+    const bool automatic = config.memory.budget.kind == train::BudgetConfig::Kind::automatic;
+    const std::uint64_t budget =
+        automatic ? process::safe_budget(process::available()) : config.memory.budget.bytes;
     if (!svg.empty())
       write_file(svg, frontier_svg({.frontier = plan.frontier,
                                     .budget = budget,
@@ -109,8 +113,9 @@ struct PlanCommand {
       print("what does fit:\n" + menu(plan));
     }
     throw Exit{complain(
-        fmt::format("{}: the budget of {} is too small: the smallest that does is {} ({} bytes)",
-                    flags.config, to_string(ByteSize{budget}), plan::enough(minimum), minimum),
+        fmt::format(
+            "{}: the budget of {} ({} bytes) is too small: the smallest that does is {} ({} bytes)",
+            flags.config, to_string(ByteSize{budget}), budget, plan::enough(minimum), minimum),
         3)};
   }
 

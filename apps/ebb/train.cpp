@@ -102,6 +102,7 @@ struct Train {
   void run() const {
     check_alone("train");
     train::Config config = flags.load();
+    mind_limit(config);
     std::string directory = !out.empty() ? out : config.output.directory;
     if (directory.empty())
       directory = train::RunDirectory::next_free(usual_run(flags.config));
@@ -125,8 +126,9 @@ struct Train {
     try {
       train_in(*job, *trainer, stop, directory, {});
     } catch (const Error&) {  // no step was taken: the name is free for another try
-      if (!again && train::RunDirectory::has_saved_nothing(directory))
-        std::filesystem::remove_all(directory);
+      std::error_code left_as_it_is;
+      if (!again && trainer->holds_directory() && train::RunDirectory::has_saved_nothing(directory))
+        std::filesystem::remove_all(directory, left_as_it_is);
       throw;
     }
   }
@@ -147,6 +149,7 @@ struct Resume {
     {
       const Interrupted before(kAsItWas);
       job.emplace(train::load_config(run.config(), all));
+      mind_limit(job->config);
       trainer = job->trainer(directory, !quiet());
       standing = trainer->take_up();
     }

@@ -77,6 +77,20 @@ TEST_F(Commands, planSaysWhetherItFitsAndRunsNothing) {
   EXPECT_HAS(ebb({"inspect", "plan.json"}).out, "smallest budget");
 }
 
+TEST_F(Commands, aBudgetBeyondTheMachineIsSaid) {
+  put("c.toml", small_config());
+  const Ran ran = ebb({"plan", "c.toml", "--memory", "900TiB"});
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_HAS(ran.err, "note: the budget of 900 TiB is more than the ");
+  EXPECT_EQ(ebb({"plan", "c.toml", "--memory", "64MiB"}).err, "");
+  // What auto takes is named, also where it is too small.
+  const Ran refused = ebb(
+      {"plan", "c.toml", "--memory", "auto", "--set", "model.hidden=[3000000, 3000000]", "--json"});
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_GT(Json::parse(refused.out)["budget"], 1 << 20);
+  EXPECT_EQ(refused.err.find("budget of 0 B"), std::string::npos);
+}
+
 TEST_F(Commands, aRunIsTrainedResumedEvaluatedInspected) {
   put("c.toml", small_config());
   const Ran train = ebb({"train", "c.toml", "--memory", "64MiB"});

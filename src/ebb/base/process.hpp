@@ -23,6 +23,8 @@ struct Available {
   std::string source;
 };
 Available available();
+// Of that, what a budget may be: a twentieth is left for what others take meanwhile.
+inline std::uint64_t safe_budget(const Available& all) { return all.bytes - all.bytes / 20; }
 
 // For tests: the same from the text of /proc/self/cgroup, with all paths below `root`, for a
 // process that holds `own` bytes.

@@ -69,7 +69,7 @@ std::string resolve_memory(CompileOptions& options) {
   if (!options.memory.automatic) return {};
   const process::Available available = process::available();
   // Nothing left is a budget, too: one that is refused.
-  options.memory.bytes = std::max<std::uint64_t>(1, available.bytes - available.bytes / 20);
+  options.memory.bytes = std::max<std::uint64_t>(1, process::safe_budget(available));
   return available.source + ", less 5%";
 }
 

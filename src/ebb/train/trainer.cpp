@@ -104,9 +104,10 @@ Outcome Trainer::Run::train(const StopSignal& stop) {
   }
 }
 
-// The weights that were just measured are the best so far: they are kept, however rarely it saves.
+// The weights that were just measured are the best so far: they are kept, however rarely it saves, but for never.
 bool Trainer::Run::best_unsaved() const {
-  return options.keep_best > 0 && last && last->step == done && last->best;
+  return options.keep_best > 0 && options.save != Period::never() && last && last->step == done &&
+         last->best;
 }
 
 Outcome Trainer::Run::loop(const StopSignal& stop) {
@@ -199,6 +200,7 @@ const plan::Plan& Trainer::plan() {
   return run_->shown;
 }
 
+bool Trainer::holds_directory() const { return run_->checkpoints.has_value(); }
 Standing Trainer::take_up() { return run_->take_up(); }
 Outcome Trainer::run() {
   run_->compile_all();

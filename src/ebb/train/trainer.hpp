@@ -125,6 +125,7 @@ class Trainer {
 
   // Takes up the last checkpoint of the directory, where there is one. What may not differ from the run that was
   // begun there is refused. run() does this where it was not done.
+  bool holds_directory() const;  // no other process may write there
   Standing take_up();
 
   // Trains, from the last checkpoint of the directory where there is one. Throws what a step throws, when the
