@@ -155,13 +155,18 @@ void look_at_disk(Findings& f, const plan::Machine& machine) {
 void look_at_speeds(Findings& f, const plan::Machine& machine) {
   double flops = 0;
   for (const plan::Machine::Speed& s : machine.speeds) flops = std::max(flops, s.flops);
-  f.say("calibrated", fmt::format("{:.4g} GFLOP/s at best, memory {}, cache {}, {} threads",
-                                  flops / 1e9, speed(machine.bytes),
-                                  to_string(ByteSize{static_cast<std::uint64_t>(machine.cache)}),
-                                  machine.threads));
+  const double memory = machine.speed(ops::Work::elementwise).far;
+  const auto size = [](double bytes) {
+    return to_string(ByteSize{static_cast<std::uint64_t>(bytes)});
+  };
+  f.say(
+      "calibrated",
+      fmt::format("{:.4g} GFLOP/s at best, memory {}, cache {}, shared {}, {} threads", flops / 1e9,
+                  speed(memory), size(machine.cache), size(machine.shared_cache), machine.threads));
   f.json["calibrated"] = {{"flops", flops},
-                          {"memory_bytes_per_second", machine.bytes},
+                          {"memory_bytes_per_second", memory},
                           {"cache", machine.cache},
+                          {"shared_cache", machine.shared_cache},
                           {"threads", machine.threads},
                           {"sound", machine.sound}};
   if (!machine.sound)

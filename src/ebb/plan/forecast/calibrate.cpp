@@ -1,7 +1,6 @@
 // How a machine is measured: one op of each kind of work is run on so little that it stays in the
-// cache, and a sum of arrays that do not.
+// cache, some once more on what was put out of all caches, and a sum of arrays that no core keeps near.
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -9,10 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "ebb/base/memory/memory.hpp"
-#include "ebb/base/memory/promises.hpp"
 #include "ebb/base/pool.hpp"
-#include "ebb/ops/apply.hpp"
 #include "ebb/ops/attention.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/conv.hpp"
@@ -23,107 +19,70 @@
 #include "ebb/ops/reduce.hpp"
 #include "ebb/ops/softmax.hpp"
 #include "ebb/ops/unary.hpp"
+#include "ebb/plan/forecast/caches.hpp"
 #include "ebb/plan/forecast/machine.hpp"
 #include "ebb/plan/forecast/measure.hpp"
+#include "ebb/plan/forecast/timed_op.hpp"
 
 namespace ebb::plan {
 namespace {
 
 using ops::Work;
 
-constexpr double kLongest = 0.0025;  // seconds of tries for each op in a round
 constexpr int kRounds = 3, kMostRounds = 4;
 constexpr long kPreemptions = 2;     // of a round: a daemon that looks around
 constexpr double kDisturbed = 0.75;  // of what threads usually gain: less is somebody else's doing
 constexpr double kLongestFork = 20e-6;  // seconds, where nobody else uses the machine
 constexpr double kEachMore = 0.6;       // what each further thread adds, where that is not measured
-constexpr int kMostTries = 400, kLeastTries = 3;
 constexpr std::uint64_t kStreamed = 8 << 20;  // bytes: three arrays that no core keeps near
 constexpr double kReached = 0.85;  // on the whole, of what a product in the cache reaches
 constexpr double kLonger = 1.15;   // what long sequences gain, who pack their weights once
 constexpr double kMemory = 0.4;    // of the cache's speed, that memory has where it is not measured
-
-// The fastest of many short tries: whoever else is on the machine only makes it slower.
-template <class F>
-double fastest(F&& once) {
-  double best = 1;
-  const double begin = now();
-  for (int tries = 0; tries < kLeastTries || (tries < kMostTries && now() - begin < kLongest);
-       ++tries) {
-    const double start = now();
-    once();
-    best = std::min(best, now() - start);
-  }
-  return std::max(best, 1e-9);
-}
-
-struct Took {
-  ops::Cost cost;
-  double seconds = 0;
-  double flops() const { return cost.flops / seconds; }
-  double bytes() const { return cost.bytes / seconds; }
-};
-
-// Runs one op in memory of its own. Integers are indices below `below`. In place: results take over
-// what the op lets them, which saves memory.
-template <class Op>
-Took took(const Op& op, std::initializer_list<Spec> given, std::int64_t below = 1,
-          bool in_place = false) {
-  const ops::OpType& type = ops::op_type<Op>();
-  std::vector<Spec> in(given);
-  std::vector<Spec> out(static_cast<std::size_t>(type.outputs));
-  type.shape(&op, in, out.data());
-  const std::size_t scratch = type.scratch(&op, in);
-  const auto taken = [&](std::size_t o) {  // the input whose bytes that output takes
-    std::size_t i = 0;
-    while (i < in.size() &&
-           !(in_place && (type.overwrites(&op, static_cast<int>(o)) >> i & 1) && in[i] == out[o]))
-      ++i;
-    return i;
-  };
-  std::size_t bytes = memory::aligned(scratch) + memory::kAlignment;
-  for (const Spec& s : in) bytes += memory::aligned(s.bytes());
-  for (std::size_t o = 0; o < out.size(); ++o)
-    if (taken(o) == in.size()) bytes += memory::aligned(out[o].bytes());
-  const memory::Unguarded plans;  // in whichever thread
-  memory::Buffer held(bytes, "machine", Category::workspace);
-  auto* at =
-      reinterpret_cast<std::byte*>(memory::aligned(reinterpret_cast<std::uintptr_t>(held.data())));
-  std::vector<ops::In> ins;
-  std::vector<ops::Out> outs;
-  for (const Spec& s : in) {
-    ins.push_back({&s, at});
-    if (s.dtype == DType::i32)
-      for (std::int64_t i = 0; i < s.size(); ++i)
-        reinterpret_cast<std::int32_t*>(at)[i] = static_cast<std::int32_t>(i * 7919 % below);
-    else
-      std::fill_n(reinterpret_cast<float*>(at), s.size(), 0.5f);
-    at += memory::aligned(s.bytes());
-  }
-  for (std::size_t o = 0; o < out.size(); ++o) {
-    const std::size_t i = taken(o);
-    outs.push_back({&out[o], i < in.size() ? const_cast<void*>(ins[i].data) : at});
-    if (i == in.size()) at += memory::aligned(out[o].bytes());
-  }
-  const ops::Scratch rest{at, scratch};
-  return {type.cost(&op, in), fastest([&] { type.run(&op, ins, outs, rest); })};
-}
 
 Spec floats(std::initializer_list<std::int64_t> dims) {
   return {Shape(std::vector<std::int64_t>(dims)), DType::f32};
 }
 Spec ids(std::int64_t count) { return {{count}, DType::i32}; }
 
-double near_cache(int threads) {
-  const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return static_cast<double>(bytes > 0 ? bytes : 256 << 10) * threads;
+double bytes_a_second(std::initializer_list<Took> all) {
+  double bytes = 0, seconds = 0;
+  for (const Took& t : all) bytes += t.cost.bytes, seconds += t.seconds;
+  return bytes / seconds;
+}
+
+// Out of the caches, in less than 1 MiB: arrays from one end to the other, sums, rows here and there.
+void measure_far(Machine& m) {
+  if (!can_put_out_of_caches()) {
+    for (Machine::Speed& s : m.speeds) s.far = kMemory * s.cached;
+    return;
+  }
+  const Spec some = floats({80 << 10}), table = floats({448, 256}), rows = floats({1024, 64});
+  const double streamed =
+      bytes_a_second({took(ops::Add{}, {some, some}, {.far = true}),
+                      took(ops::Add{}, {some, some}, {.in_place = true, .far = true})});
+  const double reduced =
+      bytes_a_second({took(ops::LayerNorm{}, {table, floats({256}), floats({256})}, {.far = true}),
+                      took(ops::SumTo{Shape({256})}, {table}, {.far = true})});
+  const double gathered =
+      took(ops::Gather{}, {floats({2048, 64}), ids(1024)}, {.below = 2048, .far = true}).bytes();
+  const double scattered =
+      took(ops::ScatterAdd{.size = 2048}, {ids(1024), rows}, {.below = 2048, .far = true}).bytes();
+  for (std::size_t i = 0; i < m.speeds.size(); ++i) {
+    const auto work = static_cast<Work>(i);
+    const double far = work == Work::reduction ? reduced
+                       : work == Work::gather  ? gathered
+                       : work == Work::scatter ? scattered
+                                               : streamed;
+    m.speeds[i].far = std::max(m.speeds[i].far, far);
+  }
 }
 
 // One round, with the threads that kernels find here: what is faster than before counts.
 void measure(Machine& m, std::int64_t threads, bool memory) {
   const auto set = [&](Work work, double flops, double cached) {
     Machine::Speed& s = m.speed(work);
-    s = {std::max(s.flops, flops), std::max(s.cached, cached)};
+    s.flops = std::max(s.flops, flops);
+    s.cached = std::max(s.cached, cached);
   };
   const Spec some = floats({std::min<std::int64_t>(threads, 2) * (24 << 10)});
   const double added = took(ops::Add{}, {some, some}).bytes();
@@ -145,23 +104,25 @@ void measure(Machine& m, std::int64_t threads, bool memory) {
   const Spec q = floats({2, 96, 64});
   set(Work::attention, took(attention, {q, q, q}).flops(), added);
   set(Work::cell,
-      kLonger * took(ops::Lstm{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, 1, true).flops(),
+      kLonger *
+          took(ops::Lstm{}, {floats({32, 8, 4 * 96}), floats({4 * 96, 96})}, {.in_place = true})
+              .flops(),
       added);
 
   const Spec table = floats({128, 256});
   const Took norm = took(ops::LayerNorm{}, {table, floats({256}), floats({256})});
   const Took sum = took(ops::SumTo{Shape({256})}, {table});
-  set(Work::reduction, took(ops::Softmax{}, {table}).flops(),
-      (norm.cost.bytes + sum.cost.bytes) / (norm.seconds + sum.seconds));
+  set(Work::reduction, took(ops::Softmax{}, {table}).flops(), bytes_a_second({norm, sum}));
   const Spec rows = floats({1024, 64});
   set(Work::gather, m.speed(Work::elementwise).flops,
-      took(ops::Gather{}, {rows, ids(768)}, 1024).bytes());
+      took(ops::Gather{}, {rows, ids(768)}, {.below = 1024}).bytes());
   set(Work::scatter, m.speed(Work::elementwise).flops,
-      took(ops::ScatterAdd{.size = 1024}, {ids(768), floats({768, 64})}, 1024).bytes());
+      took(ops::ScatterAdd{.size = 1024}, {ids(768), floats({768, 64})}, {.below = 1024}).bytes());
 
   const Spec long_one = floats({static_cast<std::int64_t>(kStreamed / (3 * sizeof(float)))});
   m.bytes = std::max(m.bytes, memory ? took(ops::Add{}, {long_one, long_one}).bytes()
                                      : kMemory * m.speed(Work::elementwise).cached);
+  measure_far(m);
 }
 
 template <class F>
@@ -169,6 +130,7 @@ void each_speed(Machine& m, F&& f) {
   for (Machine::Speed& s : m.speeds) {
     f(s.flops);
     f(s.cached);
+    f(s.far);
   }
   f(m.bytes);
 }
@@ -182,7 +144,7 @@ long preemptions() {
 // Before the first round.
 Machine unmeasured() {
   Machine m;
-  m.speeds.fill({0, 0});
+  m.speeds.fill({0, 0, 0});
   m.bytes = 0;
   return m;
 }
@@ -225,7 +187,12 @@ Machine together(const Machine& one, const Machine& all, bool quiet) {
     m.speeds[i].cached = std::max(m.speeds[i].cached, gain * one.speeds[i].cached);
   }
   // Memory is often as fast with one thread: only where nothing else is known it is guessed.
-  m.bytes = std::max(m.bytes, all.bytes > 0 ? one.bytes : gain * one.bytes);
+  const auto memory = [&](double one_has, double all_have) {
+    return std::max(all_have, all_have > 0 ? one_has : gain * one_has);
+  };
+  m.bytes = memory(one.bytes, all.bytes);
+  for (std::size_t i = 0; i < m.speeds.size(); ++i)
+    m.speeds[i].far = memory(one.speeds[i].far, all.speeds[i].far);
   return m;
 }
 
@@ -260,6 +227,7 @@ Machine measured(std::uint64_t room) {
   }
   m.threads = threads;
   m.cache = near_cache(threads);
+  m.shared_cache = rounded(shared_cache(threads));
   each_speed(m, [](double& x) { x = rounded(x); });
   m.sound = m.sound && memory;
   return m;

@@ -39,14 +39,16 @@ std::string cache_path() {
   return "";
 }
 
-// What a step reads was written by calls before: some of it is still near, where it is little.
-double Machine::seconds(const ops::Cost& cost) const {
+// What a step reads was written by calls before: some of it is still near, where it is little. What
+// is far by then comes from memory.
+double Machine::seconds(const ops::Cost& cost, double far) const {
   const Speed& s = speed(cost.work);
   const bool small = cost.bytes + cost.flops / 16 < kForked;
   const double share = small ? 1.0 / threads : 1;  // of the threads that work on it
   const double near = cost.bytes <= cache ? s.cached : std::min(s.cached, bytes);
   const double reached = 2 / (1 / near + 1 / std::min(s.cached, bytes));
-  const double computed = cost.flops / s.flops, moved = cost.bytes / reached;
+  const double computed = cost.flops / s.flops;
+  const double moved = cost.bytes * ((1 - far) / reached + far / std::min(s.far, reached));
   // Products move between tiles what does not fit; all else is moved while it is computed.
   const bool tiles = cost.work == ops::Work::product;
   return seconds_per_call + (small ? 0 : seconds_per_fork) +
@@ -55,35 +57,39 @@ double Machine::seconds(const ops::Cost& cost) const {
 
 std::string to_string(const Machine& m) {
   std::string text = fmt::format(
-      "ebb-machine 4\nthreads {}\nsound {:d}\nbytes {:.17g}\ncache {:.17g}\nseconds_per_call "
-      "{:.17g}\nseconds_per_fork {:.17g}\nspill_write {:.17g}\nspill_read {:.17g}\n",
-      m.threads, m.sound, m.bytes, m.cache, m.seconds_per_call, m.seconds_per_fork, m.spill_write,
-      m.spill_read);
+      "ebb-machine 5\nthreads {}\nsound {:d}\nbytes {:.17g}\ncache {:.17g}\nshared_cache "
+      "{:.17g}\nseconds_per_call {:.17g}\nseconds_per_fork {:.17g}\nspill_write {:.17g}\n"
+      "spill_read {:.17g}\n",
+      m.threads, m.sound, m.bytes, m.cache, m.shared_cache, m.seconds_per_call, m.seconds_per_fork,
+      m.spill_write, m.spill_read);
   for (const Machine::Speed& s : m.speeds)
-    text += fmt::format("speed {:.17g} {:.17g}\n", s.flops, s.cached);
+    text += fmt::format("speed {:.17g} {:.17g} {:.17g}\n", s.flops, s.cached, s.far);
   return text;
 }
 
 bool parse(const std::string& text, Machine& into) {
   Machine m;
   int at = 0, sound = 0;
-  const int found = std::sscanf(text.c_str(),
-                                "ebb-machine 4 threads %d sound %d bytes %lf cache %lf "
-                                "seconds_per_call %lf seconds_per_fork %lf spill_write %lf "
-                                "spill_read %lf%n",
-                                &m.threads, &sound, &m.bytes, &m.cache, &m.seconds_per_call,
-                                &m.seconds_per_fork, &m.spill_write, &m.spill_read, &at);
+  const int found =
+      std::sscanf(text.c_str(),
+                  "ebb-machine 5 threads %d sound %d bytes %lf cache %lf "
+                  "shared_cache %lf seconds_per_call %lf seconds_per_fork %lf "
+                  "spill_write %lf spill_read %lf%n",
+                  &m.threads, &sound, &m.bytes, &m.cache, &m.shared_cache, &m.seconds_per_call,
+                  &m.seconds_per_fork, &m.spill_write, &m.spill_read, &at);
   const auto speed = [](double x) { return x > 1e6 && x < 1e18; };
+  const auto size = [](double x) { return x >= 0 && x < 1e12; };
   m.sound = sound != 0;
-  bool sane = found == 8 && m.threads > 0 && speed(m.bytes) && m.cache >= 0 && m.cache < 1e12 &&
-              m.seconds_per_call >= 0 && m.seconds_per_call < 1 && m.seconds_per_fork >= 0 &&
-              m.seconds_per_fork < 1 && m.spill_write > 1e3 && m.spill_read > 1e3 &&
-              m.spill_write < 1e15 && m.spill_read < 1e15;
+  bool sane = found == 9 && m.threads > 0 && speed(m.bytes) && size(m.cache) &&
+              size(m.shared_cache) && m.seconds_per_call >= 0 && m.seconds_per_call < 1 &&
+              m.seconds_per_fork >= 0 && m.seconds_per_fork < 1 && m.spill_write > 1e3 &&
+              m.spill_read > 1e3 && m.spill_write < 1e15 && m.spill_read < 1e15;
   for (Machine::Speed& s : m.speeds) {
     if (!sane) break;
     int more = 0;
-    sane = std::sscanf(text.c_str() + at, " speed %lf %lf%n", &s.flops, &s.cached, &more) == 2 &&
-           speed(s.flops) && speed(s.cached);
+    sane = std::sscanf(text.c_str() + at, " speed %lf %lf %lf%n", &s.flops, &s.cached, &s.far,
+                       &more) == 3 &&
+           speed(s.flops) && speed(s.cached) && speed(s.far);
     at += more;
   }
   if (sane) into = m;

@@ -15,13 +15,15 @@ struct Machine {
   struct Speed {
     double flops = 50e9;
     double cached = 40e9;  // bytes, of what fits into the cache
+    double far = 10e9;     // bytes, of what no cache holds
     bool operator==(const Speed&) const = default;
   };
   int threads = 1;
   bool sound = true;  // nothing had to be guessed, for want of memory or as others used the machine
   std::array<Speed, ops::kWorks> speeds{};  // by kind of work
-  double bytes = 10e9;                      // a second, to and from memory
-  double cache = 1 << 20;                   // bytes of it, near the cores that the threads run on
+  double bytes = 10e9;        // a second, of what is too much for the caches near the cores
+  double cache = 1 << 20;     // bytes of those, of the cores that the threads run on
+  double shared_cache = 8e6;  // bytes of the last cache before memory that a step can count on
   double seconds_per_call = 2e-7;
   double seconds_per_fork = 3e-6;  // what it costs to put all threads to work on a call
   // Of a disk, by with_spill_speed: bytes a second while all threads compute, and the seconds that
@@ -30,7 +32,7 @@ struct Machine {
 
   Speed& speed(ops::Work work) { return speeds[static_cast<std::size_t>(work)]; }
   const Speed& speed(ops::Work work) const { return speeds[static_cast<std::size_t>(work)]; }
-  double seconds(const ops::Cost& cost) const;
+  double seconds(const ops::Cost& cost, double far = 0) const;  // far: part of the bytes
   bool operator==(const Machine&) const = default;
 };
 
@@ -46,8 +48,8 @@ const Machine& this_machine(std::uint64_t room = kAmple);
 // asked for, and kept beside the machine's. Where nothing can be written there, as `machine` has it.
 Machine with_spill_speed(const Machine& machine, const std::string& directory);
 
-// Anew, on all threads: one op of each kind of work, in less than 1 MiB; and the speed of memory, in
-// some more where there is room for that (calibrate.cpp).
+// Anew, on all threads: one op of each kind of work, in less than 1 MiB, in the caches and out of
+// them; and the speed of the shared cache, in some more where there is room for that (calibrate.cpp).
 Machine measured(std::uint64_t room = kAmple);
 
 std::string to_string(const Machine& m);  // the file's content

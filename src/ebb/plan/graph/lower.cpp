@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ebb/optim/update_ops.hpp"
+#include "ebb/plan/graph/far.hpp"
 #include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/ids.hpp"
 
@@ -48,6 +49,7 @@ class Lowering {
         out_.buffer_of[i] = out_.buffer_of[trace_.values[i].base];
     out_.streamed.assign(out_.graph.buffers.size(), false);
     if (stream_) uses();
+    far_ = far_parts(trace_, out_.buffer_of, machine_.shared_cache);
     for (std::size_t c = 0; c < trace_.calls.size(); ++c)
       if (!trace_.calls[c].view) node(static_cast<Id>(c));
     keep();
@@ -204,11 +206,8 @@ class Lowering {
     Node n;
     std::vector<Spec> specs;
     for (const Id id : call.in) specs.push_back(trace_.values[id].spec);
-    if (const trace::GradientBlocks* blocks =
-            trace::gradient_blocks_of(call))  // what is in it runs in turn
-      for (const ops::Cost& cost : blocks->costs) n.seconds += machine_.seconds(cost);
-    else
-      n.seconds = machine_.seconds(type.cost(call.op.attributes(), specs));
+    for (const ops::Cost& cost : costs_of(trace_, call))
+      n.seconds += machine_.seconds(cost, far_[index]);
     n.scratch = aligned(type.scratch(call.op.attributes(), specs));
     tiles(n, call, specs);
     stream(call, n);
@@ -289,6 +288,7 @@ class Lowering {
   Lowered out_;
   std::vector<int> uses_;  // per buffer: how often it is read or a result
   std::vector<Id> variable_, carried_;
+  std::vector<double> far_;    // per call: the part of its bytes that comes from memory
   std::vector<Id> last_read_;  // per value: the last call that reads it or a view of it, or kNone
 };
 
