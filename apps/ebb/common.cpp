@@ -93,7 +93,7 @@ CLI::Validator number_from(double least, double most) {
 
 void mind_limit(const train::Config& config) {
   const process::Available all = process::available();
-  if (config.memory.budget.bytes > all.bytes)
+  if (config.memory.budget.bytes > all.bytes + all.bytes / 100)
     complain(
         fmt::format("note: the budget of {} is more than the {} that this process may hold "
                     "({}); --memory {}MiB is safe",

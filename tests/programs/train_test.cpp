@@ -100,6 +100,16 @@ TEST_P(TrainConfig, KeepsItsBudgetUnderAKernelLimit) {
   EXPECT_EQ(less.code, 3) << less.out << less.err << less.line;
   EXPECT_NE(less.err.find(std::to_string(smallest) + " bytes"), std::string::npos) << less.err;
   EXPECT_FALSE(std::filesystem::exists(scratch / "less"));
+
+  // Also where the machine is measured first, as at the first start on it.
+  ::unsetenv("EBB_MACHINE");
+  ::setenv("XDG_CACHE_HOME", (scratch / "cache").c_str(), 1);
+  const std::uint64_t budget = smallest + smallest / 50;
+  const Ran first = train("first", budget);
+  EXPECT_FALSE(first.killed) << first.line;
+  EXPECT_EQ(first.code, 0) << first.err << first.line;
+  EXPECT_LE(first.peak, budget) << first.out << first.line;
+  EXPECT_TRUE(std::filesystem::exists(scratch / "cache")) << first.line;
 }
 
 // A budget that is too small to read the data in, or to train in: what is named does at the next start, and nothing

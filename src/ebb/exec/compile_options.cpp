@@ -81,11 +81,10 @@ plan::Machine machine_for(const CompileOptions& options) {
   const std::uint64_t asked = options.memory.bytes, there = Budget::now();
   const std::uint64_t budget = asked && there ? std::min(asked, there) : asked + there;
   const std::uint64_t now = process::resident();
-  const plan::Machine machine = plan::this_machine(budget == 0    ? plan::kAmple
-                                                   : budget > now ? budget - now
-                                                                  : 0);
+  const std::uint64_t room = budget == 0 ? plan::kAmple : budget > now ? budget - now : 0;
+  const plan::Machine machine = plan::this_machine(room);
   if (!options.spill) return machine;
-  return plan::with_spill_speed(machine, spill_directory(options.spill_directory));
+  return plan::with_spill_speed(machine, spill_directory(options.spill_directory), room);
 }
 
 }  // namespace ebb::exec

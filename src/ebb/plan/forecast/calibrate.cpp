@@ -201,6 +201,7 @@ Machine together(const Machine& one, const Machine& all, bool quiet) {
 // to be the machine's own doing, or others were given their cores in between, their speed follows from that of one.
 Machine measured(std::uint64_t room) {
   const bool memory = room >= 2 * kStreamed;
+  const InLittleMemory little(room);
   const int threads = pool::threads();
   Machine one = unmeasured();
   pool::parallel_for(2, 1, [&](std::size_t begin, std::size_t) {  // inside a region kernels stay in

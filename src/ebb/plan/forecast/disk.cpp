@@ -24,6 +24,7 @@
 #include "ebb/kernels/gemm.hpp"
 #include "ebb/plan/forecast/machine.hpp"
 #include "ebb/plan/forecast/measure.hpp"
+#include "ebb/plan/forecast/timed_op.hpp"
 
 namespace ebb::plan {
 namespace {
@@ -60,6 +61,8 @@ class Computing {
                        Category::workspace};
 };
 
+constexpr std::uint64_t kLittleRoom = 16 << 20;
+
 struct Disk {
   double write = 0, read = 0;  // bytes a second
   double busy = 0;             // seconds a byte
@@ -71,18 +74,19 @@ struct Disk {
 // While all threads compute, as they will: the file's thread takes some of their time, they some of
 // its. The median of some pieces: a disk has bursts as well as slow moments. Past the page cache
 // where that can be; a file system in memory is no disk, and is not measured.
-bool measure_disk(const std::string& directory, Disk& disk) {
-  constexpr std::size_t kPiece = 2 << 20;
+bool measure_disk(const std::string& directory, Disk& disk, std::uint64_t room) {
+  const std::size_t piece = room < kLittleRoom ? 256 << 10 : 2 << 20;
+  const InLittleMemory little(room);
   constexpr int kPieces = 32;
   constexpr double kLongest = 0.1, kAlone = 0.03;  // seconds for each way, and without a file
   File file = File::temporary(directory, true);
   if (!file.direct() || file.in_memory()) return false;
   const memory::Unguarded plans;
-  memory::Buffer held(kPiece + File::kDirectAlignment, "spill speed", Category::workspace);
+  memory::Buffer held(piece + File::kDirectAlignment, "spill speed", Category::workspace);
   std::fill_n(held.data(), held.size(), std::byte{1});
   const auto past = reinterpret_cast<std::uintptr_t>(held.data()) % File::kDirectAlignment;
-  const std::span data(held.data() + (File::kDirectAlignment - past), kPiece);
-  file.reserve(kPiece * kPieces);
+  const std::span data(held.data() + (File::kDirectAlignment - past), piece);
+  file.reserve(piece * kPieces);
   Computing computing;
   int written = 0, moved = 0;
   const auto each = [&](int pieces, auto&& move) {
@@ -90,11 +94,11 @@ bool measure_disk(const std::string& directory, Disk& disk) {
     int done = 0;
     for (const double begin = now(); done < pieces && now() - begin < kLongest; ++done, ++moved) {
       const double start = now();
-      move(static_cast<std::uint64_t>(done) * kPiece);
+      move(static_cast<std::uint64_t>(done) * piece);
       took[done] = now() - start;
     }
     std::nth_element(took, took + done / 2, took + done);
-    return rounded(kPiece / took[done / 2]);
+    return rounded(static_cast<double>(piece) / took[done / 2]);
   };
   std::exception_ptr failed;
   const auto beside = [&](auto&& work) {  // products a second
@@ -127,13 +131,14 @@ bool measure_disk(const std::string& directory, Disk& disk) {
   });
   if (failed) std::rethrow_exception(failed);
   const double lost = seconds - products / (alone / seconds_alone);
-  disk.busy = std::clamp(lost / (static_cast<double>(moved) * kPiece), 0.05e-9, 2e-9);
+  disk.busy =
+      std::clamp(lost / (static_cast<double>(moved) * static_cast<double>(piece)), 0.05e-9, 2e-9);
   return true;
 }
 
 }  // namespace
 
-Machine with_spill_speed(const Machine& machine, const std::string& directory) {
+Machine with_spill_speed(const Machine& machine, const std::string& directory, std::uint64_t room) {
   static std::mutex lock;
   static std::map<std::uint64_t, Disk> known;  // by device
   Machine m = machine;
@@ -150,7 +155,7 @@ Machine with_spill_speed(const Machine& machine, const std::string& directory) {
       if (file_exists(path))
         std::sscanf(read_file(path).c_str(), "ebb-disk 2 write %lf read %lf busy %lf", &disk.write,
                     &disk.read, &disk.busy);
-      if (!disk.sane() && measure_disk(directory, disk) && disk.sane()) {
+      if (!disk.sane() && measure_disk(directory, disk, room) && disk.sane()) {
         make_directories(path.substr(0, path.find_last_of('/')));
         write_file(path, fmt::format("ebb-disk 2\nwrite {:.17g}\nread {:.17g}\nbusy {:.17g}\n",
                                      disk.write, disk.read, disk.busy));

@@ -46,7 +46,8 @@ const Machine& this_machine(std::uint64_t room = kAmple);
 
 // With the speed of the disk under `directory`, measured in about a tenth of a second when first
 // asked for, and kept beside the machine's. Where nothing can be written there, as `machine` has it.
-Machine with_spill_speed(const Machine& machine, const std::string& directory);
+Machine with_spill_speed(const Machine& machine, const std::string& directory,
+                         std::uint64_t room = kAmple);
 
 // Anew, on all threads: one op of each kind of work, in less than 1 MiB, in the caches and out of
 // them; and the speed of the shared cache, in some more where there is room for that (calibrate.cpp).

@@ -1,8 +1,11 @@
 #include "ebb/plan/forecast/timed_op.hpp"
 
+#include <atomic>
+
 #include "ebb/base/memory/memory.hpp"
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/base/rng.hpp"
+#include "ebb/base/runtime.hpp"
 #include "ebb/plan/forecast/caches.hpp"
 
 namespace ebb::plan {
@@ -19,7 +22,23 @@ void fill(const Spec& s, std::byte* at, std::int64_t below) {
         mix(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(below));
 }
 
+constexpr std::uint64_t kLittle = 64 << 20;
+std::atomic<bool> little{false};
+
 }  // namespace
+
+InLittleMemory::InLittleMemory(std::uint64_t room) : before_(little.exchange(room < kLittle)) {
+  give_back();
+}
+InLittleMemory::~InLittleMemory() {
+  give_back();
+  little = before_;
+}
+void InLittleMemory::give_back() {
+  if (!little) return;
+  memory::trim();
+  runtime::drop_code();
+}
 
 Took took(const ops::OpType& type, const void* op, const std::vector<Spec>& in, How how) {
   std::vector<Spec> out(static_cast<std::size_t>(type.outputs));
@@ -35,6 +54,9 @@ Took took(const ops::OpType& type, const void* op, const std::vector<Spec>& in, 
   for (const Spec& s : in) bytes += memory::aligned(s.bytes());
   for (std::size_t o = 0; o < out.size(); ++o)
     if (taken(o) == in.size()) bytes += memory::aligned(out[o].bytes());
+  struct Last {
+    ~Last() { InLittleMemory::give_back(); }
+  } last;
   const memory::Unguarded plans;  // in whichever thread
   memory::Buffer held(bytes, "machine", Category::workspace);
   auto* at =

@@ -48,6 +48,20 @@ struct How {
   bool far = false;        // no cache holds anything when it begins
 };
 
+// Where the process may take little, nothing of one op is left in memory when the next is tried: neither its bytes
+// nor its code. For as long as it lives.
+class InLittleMemory {
+ public:
+  explicit InLittleMemory(std::uint64_t room);  // bytes that may be taken
+  ~InLittleMemory();
+  InLittleMemory(const InLittleMemory&) = delete;
+  InLittleMemory& operator=(const InLittleMemory&) = delete;
+  static void give_back();
+
+ private:
+  const bool before_;
+};
+
 // Runs an op in memory of its own, on the threads that kernels find here.
 Took took(const ops::OpType& type, const void* op, const std::vector<Spec>& in, How how);
 
