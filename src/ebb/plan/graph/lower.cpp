@@ -70,11 +70,11 @@ class Lowering {
   // What is there before the step.
   void outside() {
     variable_.assign(trace_.variables.size(), kNone);
-    carried_.assign(trace_.carry.size(), kNone);
+    sum_so_far_.assign(trace_.carry.size(), kNone);
     for (std::size_t i = 0; i < trace_.values.size(); ++i) {
       const Value& v = trace_.values[i];
       if (v.base != trace::kNone || v.kind == Kind::made) continue;
-      const bool state = v.kind == Kind::variable, carried = v.kind == Kind::carried;
+      const bool state = v.kind == Kind::variable, summed = v.kind == Kind::sum_so_far;
       const Id b = add(static_cast<Id>(i), state && state_ ? v.spec.bytes() : 0,
                        state ? Origin::state : Origin::given);
       out_.graph.buffers[b].spillable &= state;
@@ -83,8 +83,8 @@ class Lowering {
         variable_[v.index] = b;
         out_.state_bytes += aligned(v.spec.bytes());
       }
-      if (carried) {
-        carried_[v.index] = b;
+      if (summed) {
+        sum_so_far_[v.index] = b;
         out_.sum_of[b] = v.index;
       }
     }
@@ -130,7 +130,8 @@ class Lowering {
       const Id value = trace_.carry[k];
       if (value == trace::kNone) continue;
       out_.carry_bytes += aligned(trace_.values[value].spec.bytes());
-      if (carried_[k] == kNone || out_.buffer_of[value] != kNone || !may_lie_in(value, carried_[k]))
+      if (sum_so_far_[k] == kNone || out_.buffer_of[value] != kNone ||
+          !may_lie_in(value, sum_so_far_[k]))
         continue;
       out_.buffer_of[value] = add(value, 0, Origin::made);
       out_.sum_of[out_.buffer_of[value]] = static_cast<Id>(k);
@@ -288,7 +289,7 @@ class Lowering {
   bool state_, stream_;
   Lowered out_;
   std::vector<int> uses_;  // per buffer: how often it is read or a result
-  std::vector<Id> variable_, carried_;
+  std::vector<Id> variable_, sum_so_far_;
   std::vector<Id> last_read_;  // per value: the last call that reads it or a view of it, or kNone
 };
 
