@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ebb/optim/update_ops.hpp"
+#include "ebb/plan/limits.hpp"
 #include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/ids.hpp"
 
@@ -15,13 +16,6 @@ using trace::Call;
 using trace::Kind;
 using trace::Trace;
 using trace::Value;
-
-// Below this a transfer to a file costs more than the bytes are worth.
-constexpr std::uint64_t kWorthSpilling = 16 << 10;
-// From here on a result is not copied out of the arena.
-constexpr std::uint64_t kWorthAPlace = 4 << 10;
-// An update is streamed where its state is at least this part of all variables: it sets the peak.
-constexpr std::uint64_t kWorthStreaming = 16;
 
 class Lowering {
  public:
@@ -59,7 +53,7 @@ class Lowering {
     Buffer b;
     b.bytes = aligned(bytes);
     b.origin = origin;
-    b.spillable = b.bytes >= kWorthSpilling;
+    b.spillable = b.bytes >= kLimits.spilled_bytes;
     out_.graph.buffers.push_back(b);
     out_.value_of.push_back(value);
     out_.sum_of.push_back(kNone);
@@ -146,7 +140,7 @@ class Lowering {
       const Id id = trace_.results[i];
       const Value& v = trace_.values[id];
       if (v.kind != Kind::made || v.base != trace::kNone || uses[id] != 1 ||
-          out_.buffer_of[id] != kNone || v.spec.bytes() < kWorthAPlace)
+          out_.buffer_of[id] != kNone || v.spec.bytes() < kLimits.uncopied_bytes)
         continue;
       out_.buffer_of[id] = add(id, 0, Origin::made);
       out_.result_of[out_.buffer_of[id]] = static_cast<Id>(i);
@@ -185,7 +179,7 @@ class Lowering {
       s.memory += kPiecesAtOnce * s.place(size_of(named.spec.dtype));
     }
     if (s.arrays.empty() || elements <= kPiece * static_cast<std::int64_t>(kPiecesAtOnce) ||
-        bytes * kWorthStreaming < out_.state_bytes)
+        bytes * kLimits.streamed_divisor < out_.state_bytes)
       return;
     for (const Lowered::Stream::Array& a : s.arrays) {
       const Id b = out_.buffer_of[call.out[a.out]];
