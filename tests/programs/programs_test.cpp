@@ -74,6 +74,7 @@ TEST_P(EveryKind, ProgramKeepsThePromise) {
   p.evaluate = "after";
   p.prefetch = 2;
   p.epochs = 2;
+  p.save = true;
   p.clips = true;
   expect_kept(p, {1.0, 1.2, 2.0});
 }
