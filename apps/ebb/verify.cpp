@@ -1,8 +1,8 @@
 // The promises, on the user's own model and data: each run in a process of its own, weights compared by SHA-256.
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <nlohmann/json.hpp>

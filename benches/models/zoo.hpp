@@ -112,13 +112,13 @@ struct Block {
 
 struct Gpt {  // ids (B, T) → logits (B, T, V); the head is not tied to the embedding
   nn::Embedding tokens;
-  Variable places;  // (T, C)
+  Variable positions;  // (T, C)
   std::vector<Block> blocks;
   nn::LayerNorm last;
   nn::Dense head;
   Gpt(nn::Init init, const GptSize& size)
       : tokens(init / "tokens", size.vocabulary, size.width),
-        places(init.make("places", {size.length, size.width}, nn::normal(0, 0.02))),
+        positions(init.make("positions", {size.length, size.width}, nn::normal(0, 0.02))),
         last(init / "last", size.width),
         head(init / "head", size.width, size.vocabulary, {.bias = false}) {
     const auto length = static_cast<std::size_t>(size.length);
@@ -130,13 +130,13 @@ struct Gpt {  // ids (B, T) → logits (B, T, V); the head is not tied to the em
     for (int i = 0; i < size.layers; ++i) blocks.emplace_back(init / "blocks" / i, size, shared);
   }
   Tensor operator()(const Tensor& ids) const {
-    Tensor x = dropout(tokens(ids) + places, kDropout);  // (B, T, C)
+    Tensor x = dropout(tokens(ids) + positions, kDropout);  // (B, T, C)
     for (const Block& block : blocks) x = block(x);
     return head(last(x));
   }
   void each(auto&& f) {
     f("tokens", tokens);
-    f("places", places);
+    f("positions", positions);
     f("blocks", blocks);
     f("last", last);
     f("head", head);

@@ -143,7 +143,7 @@ def norm(p, x, eps=1e-5):
     return torch_f().layer_norm(x, x.shape[-1:], p % "weight", p % "bias", eps)
 
 
-def rotated(x, base=10000.0):  # (batch, heads, places, width)
+def rotated(x, base=10000.0):  # (batch, heads, positions, width)
     import torch
 
     half = x.shape[-1] // 2
@@ -154,12 +154,12 @@ def rotated(x, base=10000.0):  # (batch, heads, places, width)
 
 def block(p, x, heads, kv_heads, causal, rotary, gate):
     f = torch_f()
-    batch, places, width = x.shape
+    batch, positions, width = x.shape
     h = norm(p / "attn_norm", x)
     a = p / "attn"
 
     def split(t, n):
-        return t.view(batch, places, n, -1).transpose(1, 2)
+        return t.view(batch, positions, n, -1).transpose(1, 2)
 
     q = split(dense(a / "q_proj", h), heads)
     k, v = (split(dense(a / n, h), kv_heads) for n in ("k_proj", "v_proj"))
@@ -167,7 +167,7 @@ def block(p, x, heads, kv_heads, causal, rotary, gate):
         q, k = rotated(q), rotated(k)
     k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
     mixed = f.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    x = x + dense(a / "o_proj", mixed.transpose(1, 2).reshape(batch, places, width))
+    x = x + dense(a / "o_proj", mixed.transpose(1, 2).reshape(batch, positions, width))
     h, m = norm(p / "mlp_norm", x), p / "mlp"
     up = dense(m / "up_proj", h)
     if gate == "swiglu":
@@ -179,9 +179,9 @@ def block(p, x, heads, kv_heads, causal, rotary, gate):
 
 def states(p, ids, heads, kv_heads=None, causal=True, rotary=False, gate="gelu_tanh"):
     x = (p / "tokens" % "weight")[ids.long()]
-    places = p / "places" % "weight"
-    if places is not None:
-        x = x + places[: ids.shape[1]]
+    positions = p / "positions" % "weight"
+    if positions is not None:
+        x = x + positions[: ids.shape[1]]
     for i in range(p.count("layers")):
         x = block(p / "layers" / i, x, heads, kv_heads or heads, causal, rotary, gate)
     return norm(p / "norm", x)

@@ -119,7 +119,7 @@ TEST(Presets, NamesPeopleKnow) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   EXPECT_TRUE(has("tokens.weight"));
-  EXPECT_TRUE(has("places.weight"));
+  EXPECT_TRUE(has("positions.weight"));
   EXPECT_TRUE(has("layers.0.attn.q_proj.weight"));
   EXPECT_TRUE(has("layers.1.attn.o_proj.bias"));
   EXPECT_TRUE(has("layers.1.mlp.down_proj.weight"));
@@ -133,7 +133,7 @@ TEST(Presets, NamesPeopleKnow) {
   for (const Variable& v : params(llama)) names.push_back(v.name());
   EXPECT_TRUE(has("layers.0.mlp.gate_proj.weight"));
   EXPECT_TRUE(has("head.weight"));
-  EXPECT_FALSE(has("places.weight"));
+  EXPECT_FALSE(has("positions.weight"));
   EXPECT_FALSE(has("layers.0.attn.q_proj.bias"));
   EXPECT_EQ(llama.layers[0].attn.k_proj.weight.spec().shape, (Shape{16, 32})) << "2 heads of keys";
 }

@@ -1,7 +1,14 @@
 // The promises, for whole programs under a kernel limit equal to the budget.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 
 #include "ebb/base/bytes.hpp"
+#include "models/memory_group.hpp"
 #include "tests/programs/ebb_command.hpp"
 #include "tests/programs/program.hpp"
 #include "tests/programs/zoo.hpp"
@@ -35,6 +42,23 @@ void expect_kept(Program p, std::initializer_list<double> times, bool least = tr
   const Outcome less = run(p);
   EXPECT_TRUE(less.refused) << less.error << "\n" << line(p);
   EXPECT_EQ(less.steps, 0);
+}
+
+// Where this is skipped the tests of programs compare peaks with budgets, and nobody is killed who is above.
+TEST(KernelLimit, IsEnforced) {
+  const MemoryGroup group(std::uint64_t{32} << 20);
+  if (!group.limited()) GTEST_SKIP() << "programs are not limited by the kernel: " << group.why();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr std::size_t kBytes = std::size_t{64} << 20;
+    volatile char* const bytes = group.enter() ? new char[kBytes] : nullptr;
+    for (std::size_t i = 0; bytes && i < kBytes; i += 4096) bytes[i] = 1;
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it ended with " << status;
 }
 
 // What is set aside beside the model is what the process needs, and does not change from start to start.
@@ -74,6 +98,7 @@ TEST_P(EveryKind, ProgramKeepsThePromise) {
   p.evaluate = "after";
   p.prefetch = 2;
   p.epochs = 2;
+  p.save = true;
   p.clips = true;
   expect_kept(p, {1.0, 1.2, 2.0});
 }

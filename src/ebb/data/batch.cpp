@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "ebb/base/error.hpp"
 
@@ -22,6 +24,12 @@ namespace {
 const std::shared_ptr<const Names>& no_names() {
   static const auto names = std::make_shared<const Names>();
   return names;
+}
+
+std::uint64_t grown(std::uint64_t bytes, double times) {
+  const double more = std::ceil(static_cast<double>(bytes) * times);
+  return more < 0x1p63 ? std::max(bytes, static_cast<std::uint64_t>(more))
+                       : std::numeric_limits<std::uint64_t>::max();
 }
 
 }  // namespace
@@ -57,11 +65,22 @@ const T& Named<T>::operator[](std::string_view name) const {
 template class Named<Tensor>;
 template class Named<Spec>;
 
+// What a data set holds to deal out batches of one size, for another: all of it grows with them, at most,
+// as the column that grows most.
 BatchSpec BatchSpec::with_axis(int axis, std::int64_t size) const {
   if (size < 1) throw Error(fmt::format("batch spec: a size of {}; expected 1 or more", size));
   BatchSpec out = *this;
-  for (Spec& s : out.values_)
-    if (s.rank() > axis) s = s.with_axis(axis, size);
+  double growth = 1;
+  for (Spec& s : out.values_) {
+    if (s.rank() <= axis) continue;
+    const Spec before = std::exchange(s, s.with_axis(axis, size));
+    const double was = static_cast<double>(std::max<std::int64_t>(before.shape[axis], 1));
+    growth = std::max(
+        {growth, static_cast<double>(size) / was,
+         static_cast<double>(Tensor::charge(s)) / static_cast<double>(Tensor::charge(before))});
+  }
+  out.dealing_bytes_ = grown(dealing_bytes_, growth);
+  if (axis == 0 && last_rows_ >= size) out.last_rows_ = 0;
   return out;
 }
 

@@ -30,7 +30,7 @@ std::byte* Addresses::of(Id buffer, Id instance) const {
       return values_.of(trace.before[value.index]);
     case Kind::key:
       return reinterpret_cast<std::byte*>(values_.key());
-    case Kind::carried:
+    case Kind::sum_so_far:
     case Kind::input:
     case Kind::variable:
       return nullptr;

@@ -233,7 +233,8 @@ Gpt::Gpt(const Init& init, const GptOptions& o)
       tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),
       layers(blocks(init, o)),
       norm(init / "norm", o) {
-  if (!o.rotary) positions.emplace(init / "places", o.context, o.width, normal(0, kFirstDeviation));
+  if (!o.rotary)
+    positions.emplace(init / "positions", o.context, o.width, normal(0, kFirstDeviation));
   if (!o.tied)
     head.emplace(init / "head", o.width, o.vocabulary,
                  DenseOptions{.bias = false, .first = normal(0, kFirstDeviation)});
@@ -291,7 +292,7 @@ Loss Gpt::loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions 
 EncoderClassifier::EncoderClassifier(const Init& init, const EncoderOptions& o)
     : options(o),
       tokens(init / "tokens", o.vocabulary, o.width, normal(0, kFirstDeviation)),
-      positions(init / "places", o.context, o.width, normal(0, kFirstDeviation)),
+      positions(init / "positions", o.context, o.width, normal(0, kFirstDeviation)),
       layers(blocks(init, o)),
       norm(init / "norm", o),
       head(init / "head", o.width, o.classes) {}

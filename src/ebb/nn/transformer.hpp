@@ -25,7 +25,7 @@ struct TransformerOptions {
   std::int64_t width = 768, heads = 12;
   std::int64_t kv_heads = 0;  // fewer keys and values than queries; 0: as many
   std::int64_t hidden = 0;    // of the feed-forward part; 0: 4 widths, or 8/3 for swiglu
-  std::int64_t window = 0;    // how far a place looks back; 0: all the way
+  std::int64_t window = 0;    // how far a position looks back; 0: all the way
   bool causal = true;         // a place sees itself and those before it
   bool bias = true;           // in the products
   bool rotary = false;        // positions told by rotating queries and keys
@@ -144,7 +144,7 @@ struct Gpt {  // ids (batch, length) → logits (batch, length, vocabulary)
   Loss loss(const Tensor& ids, const Tensor& next, SparseCrossEntropyOptions how = {}) const;
   void each(auto&& f) {
     f("tokens", tokens);
-    if (positions) f("places", *positions);
+    if (positions) f("positions", *positions);
     f("layers", layers);
     f("norm", norm);
     if (head) f("head", *head);
@@ -186,7 +186,7 @@ struct EncoderClassifier {
   Tensor operator()(const Tensor& ids, const Tensor& mask = {}) const;
   void each(auto&& f) {
     f("tokens", tokens);
-    f("places", positions);
+    f("positions", positions);
     f("layers", layers);
     f("norm", norm);
     f("head", head);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ebb/base/half.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/kernels/convert.hpp"
 
 namespace ebb::ops::conv {
@@ -11,8 +12,6 @@ namespace {
 using kernels::Conv2dShape;
 
 constexpr std::size_t kPieceBytes = 2 << 20;  // of images in f32: enough for all threads, in cache
-
-std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 std::size_t images_at_once(std::size_t batch, std::size_t widened) {
   if (widened == 0) return std::max<std::size_t>(1, batch);
@@ -23,7 +22,7 @@ std::size_t images_at_once(std::size_t batch, std::size_t widened) {
 }  // namespace
 
 Widened::Widened(DType type, std::size_t at_once)
-    : type_(type), bytes_(is_half(type) ? padded(at_once * sizeof(float)) : 0) {}
+    : type_(type), bytes_(is_half(type) ? memory::aligned(at_once * sizeof(float)) : 0) {}
 
 void Widened::place(Scratch& rest) {
   room_ = reinterpret_cast<float*>(rest.data());

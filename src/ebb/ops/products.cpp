@@ -6,6 +6,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/half.hpp"
+#include "ebb/base/memory/memory.hpp"
 #include "ebb/kernels/convert.hpp"
 
 namespace ebb::ops::products {
@@ -18,8 +19,6 @@ using kernels::Storage;
 constexpr std::size_t kPieceRows = 256, kPieceColumns = 2048;
 
 bool is_half(Storage type) { return type == Storage::bf16 || type == Storage::f16; }
-
-std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // The first piece, which is the largest; its c and bias are still to be set.
 Gemm piece_of(const Gemm& g) {
@@ -46,8 +45,8 @@ void narrow(const float* from, const Gemm& piece, Half* to, std::size_t ld) {
 template <class Half>
 void run_half(const Gemm& g, Scratch scratch) {
   Gemm piece = piece_of(g);
-  const std::size_t sums = padded(piece.m * piece.n * sizeof(float));
-  const std::size_t biases = g.bias ? padded(piece.n * sizeof(float)) : 0;
+  const std::size_t sums = memory::aligned(piece.m * piece.n * sizeof(float));
+  const std::size_t biases = g.bias ? memory::aligned(piece.n * sizeof(float)) : 0;
   const std::size_t pres = g.pre ? sums : 0;
   float* c = reinterpret_cast<float*>(scratch.data());
   float* bias = reinterpret_cast<float*>(scratch.data() + sums);
@@ -119,8 +118,8 @@ std::size_t scratch(const Gemm& g) {
       most = std::max(most, kernels::gemm_scratch(at_edge));
     }
   }
-  return padded(piece.m * piece.n * sizeof(float)) * (g.pre ? 2 : 1) +
-         (g.bias ? padded(piece.n * sizeof(float)) : 0) + most;
+  return memory::aligned(piece.m * piece.n * sizeof(float)) * (g.pre ? 2 : 1) +
+         (g.bias ? memory::aligned(piece.n * sizeof(float)) : 0) + most;
 }
 
 void run(const Gemm& g, Scratch scratch) {

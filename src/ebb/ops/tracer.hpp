@@ -32,10 +32,10 @@ class Tracer {
   // `who` has taken in this function before.
   virtual int stepped(const void* who) = 0;
 
-  // A batch may be taken in parts. `carried` gives what a sum amounts to after the parts before
+  // A batch may be taken in parts. `sum_so_far` gives what a sum amounts to after the parts before
   // this one (an empty handle in the first); `carry` tells what it amounts to after this one, in
   // the same order, and that what is called from now on happens once, after the last part.
-  virtual Tensor carried(const Spec& spec) = 0;
+  virtual Tensor sum_so_far(const Spec& spec) = 0;
   virtual void carry(std::span<Tensor> sums) = 0;
 
   // What a scalar that is made of sums over examples, such as a loss, amounts to after the last

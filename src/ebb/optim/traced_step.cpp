@@ -41,7 +41,7 @@ void OptimizerCore::step_traced(std::span<const Tensor> gradients, const Tensor&
   const Tape::Pause nobody;
   std::vector<Tensor> sums(gradients.begin(), gradients.end());
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    const Tensor so_far = tracer.carried(params_[i].spec());
+    const Tensor so_far = tracer.sum_so_far(params_[i].spec());
     if (!sums[i]) continue;
     check_gradient(i, sums[i].spec());
     const CategoryScope category(Category::gradients);
@@ -58,7 +58,7 @@ Loss OptimizerCore::minimize_traced(const Loss& loss, Tape& tape) {
   check_none_forgotten(loss, tape);
   const std::size_t count = params_.size();
   std::vector<Tensor> sums(count);  // gradients
-  for (std::size_t i = 0; i < count; ++i) sums[i] = tracer.carried(params_[i].spec());
+  for (std::size_t i = 0; i < count; ++i) sums[i] = tracer.sum_so_far(params_[i].spec());
 
   Tensor seed;
   if (scale_.used())

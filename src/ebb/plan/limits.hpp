@@ -33,6 +33,8 @@ struct PlannerLimits {
   // function has at most `many_calls`; one where it has more.
   int sizes_between = 3;
   std::size_t many_calls = 4000;
+  // The coarse sizes are two times apart, not four, where it has at most so many.
+  std::size_t fine_sizes_calls = 1500;
 
   // Micro-batches are not believed to be a little faster than the whole batch with everything kept:
   // only below this share of its time.
@@ -40,8 +42,15 @@ struct PlannerLimits {
   // Numbers are given up for less than this share of the time of a candidate that keeps them.
   double time_worth_rounding = 0.98;
 
-  // Seconds that every transfer to or from the spill file takes beside its bytes.
+  // Seconds that every transfer to or from the spill file takes beside its bytes, and bytes of a
+  // buffer below which they cost more than the bytes are worth.
   double transfer_seconds = 20e-6;
+  std::uint64_t spilled_bytes = 16 << 10;
+  // An update is streamed where its state is at least one over this much of all variables: it sets
+  // the peak.
+  std::uint64_t streamed_divisor = 16;
+  // From this size on a result is made where the program will have it, not copied out of the arena.
+  std::uint64_t uncopied_bytes = 4 << 10;
 
   // Of the printed frontier: points taken of each candidate, lines in all, and what a line has to
   // gain over the one before it, as a share of the time.

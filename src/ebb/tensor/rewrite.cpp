@@ -25,7 +25,7 @@ Rewrite::Rewrite(std::vector<Variable> variables)
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     const Variable::State& s = variables_[i].state();
     if (s.backing) {
-      keepers_.insert(s.backing.get());
+      backings_.insert(s.backing.get());
       continue;
     }
     const bool own = s.there && s.value.unique();
@@ -75,9 +75,9 @@ void Rewrite::write(std::size_t variable, std::span<const std::byte> from, std::
     v.state().backing->write(v, from, offset);
 }
 
-// Keepers have been told of every failed write by now, and all that is left to them is to switch.
+// Backings have been told of every failed write by now, and all that is left to them is to switch.
 void Rewrite::commit() {
-  for (Variable::Backing* backing : keepers_) backing->commit();
+  for (Variable::Backing* backing : backings_) backing->commit();
   for (std::size_t i = 0; i < variables_.size(); ++i) {
     if (entries_[i].fresh)
       variables_[i].set(std::move(entries_[i].fresh));
@@ -92,7 +92,7 @@ Rewrite::~Rewrite() {
 }
 
 void Rewrite::set_back() noexcept {
-  for (Variable::Backing* backing : keepers_) backing->rollback();
+  for (Variable::Backing* backing : backings_) backing->rollback();
   std::size_t lost = 0;
   const Variable* named = nullptr;
   for (std::size_t i = 0; i < variables_.size(); ++i) {

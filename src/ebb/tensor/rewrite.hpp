@@ -44,7 +44,7 @@ class Rewrite {
 
   std::vector<Variable> variables_;
   std::vector<Entry> entries_;
-  std::set<Variable::Backing*> keepers_;
+  std::set<Variable::Backing*> backings_;
   File aside_;
   bool done_ = false;
 };

@@ -91,7 +91,7 @@ class Fusing {
     for (std::size_t i = 0; i < trace_.values.size(); ++i) {
       const Value& v = trace_.values[i];
       if (v.kind == Kind::variable) gone_after_[i] = assigned_at[v.index];
-      if (v.kind == Kind::carried && trace_.carry[v.index] != kNone)
+      if (v.kind == Kind::sum_so_far && trace_.carry[v.index] != kNone)
         gone_after_[i] = trace_.values[trace_.carry[v.index]].call;
     }
   }

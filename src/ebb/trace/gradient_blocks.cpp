@@ -130,7 +130,7 @@ class Joining {
       add(in_, id);
       return true;
     }
-    if (v.kind == Kind::made || v.kind == Kind::carried) return gather(id);
+    if (v.kind == Kind::made || v.kind == Kind::sum_so_far) return gather(id);
     add(cut_, id);
     return true;
   }

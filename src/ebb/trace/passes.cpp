@@ -143,7 +143,7 @@ Going going(const Trace& t, std::size_t k) {
   const Call& add = t.calls[place];
   if (&add.op.type() != &ops::op_type<ops::Add>()) return {};
   const Value &before = t.values[add.in[0]], &sum = t.values[add.in[1]];
-  if (before.kind != Kind::carried || before.index != static_cast<Id>(k) ||
+  if (before.kind != Kind::sum_so_far || before.index != static_cast<Id>(k) ||
       sum.kind != Kind::made || sum.base != kNone)
     return {};
   return {add.in[0], add.in[1], place};

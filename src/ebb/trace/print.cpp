@@ -47,8 +47,8 @@ std::string members(const Group& g) {
 }  // namespace
 
 const char* name(Kind kind) {
-  constexpr const char* kNames[] = {"input", "variable", "constant", "before",
-                                    "key",   "carried",  "made"};
+  constexpr const char* kNames[] = {"input", "variable",   "constant", "before",
+                                    "key",   "sum_so_far", "made"};
   return kNames[static_cast<int>(kind)];
 }
 

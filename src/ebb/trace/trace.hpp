@@ -19,13 +19,13 @@ using Id = std::int32_t;
 inline constexpr Id kNone = -1;
 
 enum class Kind : std::uint8_t {
-  input,     // an argument of the function
-  variable,  // the value of a variable before the step
-  constant,  // a tensor the function holds
-  before,    // written by the program when a step begins, such as the learning rate
-  key,       // that of random draws
-  carried,   // a sum over the micro-batches before this one
-  made       // by a call
+  input,       // an argument of the function
+  variable,    // the value of a variable before the step
+  constant,    // a tensor the function holds
+  before,      // written by the program when a step begins, such as the learning rate
+  key,         // that of random draws
+  sum_so_far,  // over the micro-batches before this one
+  made         // by a call
 };
 const char* name(Kind kind);
 

@@ -92,13 +92,13 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
   }
 
   // Micro-batches. Each sum has its place in `carry`, in the order in which they are asked for.
-  Tensor carried(const Spec& spec) override {
+  Tensor sum_so_far(const Spec& spec) override {
     const std::size_t index = trace.carry.size();
     trace.carry.push_back(kNone);
     open_.push_back(index);
     if (which_ == MicroBatch::whole || which_ == MicroBatch::probe) return {};
     if (index >= probe_->carry.size() || probe_->carry[index] == kNone) return {};
-    return fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
+    return fresh(spec, Kind::sum_so_far, static_cast<Id>(index), Category::gradients);
   }
   void carry(std::span<Tensor> sums) override {
     for (std::size_t i = 0; i < sums.size() && i < open_.size(); ++i)
@@ -222,14 +222,15 @@ class TraceBuilder final : public ops::Tracer, public VariableView {
     if (which_ == MicroBatch::probe) return id;
     const Tape::Pause nobody;
     const CategoryScope category(Category::gradients);
-    const Tensor so_far = fresh(spec, Kind::carried, static_cast<Id>(index), Category::gradients);
+    const Tensor so_far =
+        fresh(spec, Kind::sum_so_far, static_cast<Id>(index), Category::gradients);
     trace.carry[index] = id_of(so_far + held_[static_cast<std::size_t>(id)]);
     return trace.carry[index];
   }
 
   Id add(Value value, const Tensor& x) {
     of_batch_.push_back(value.kind == Kind::input || value.kind == Kind::key ||
-                        value.kind == Kind::carried);
+                        value.kind == Kind::sum_so_far);
     trace.values.push_back(std::move(value));
     const auto id = static_cast<Id>(trace.values.size()) - 1;
     ids_[x.id()] = id;

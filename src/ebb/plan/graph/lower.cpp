@@ -5,6 +5,7 @@
 
 #include "ebb/optim/update_ops.hpp"
 #include "ebb/plan/graph/far.hpp"
+#include "ebb/plan/limits.hpp"
 #include "ebb/trace/gradient_blocks.hpp"
 #include "ebb/trace/ids.hpp"
 
@@ -16,13 +17,6 @@ using trace::Call;
 using trace::Kind;
 using trace::Trace;
 using trace::Value;
-
-// Below this a transfer to a file costs more than the bytes are worth.
-constexpr std::uint64_t kWorthSpilling = 16 << 10;
-// From here on a result is not copied out of the arena.
-constexpr std::uint64_t kWorthAPlace = 4 << 10;
-// An update is streamed where its state is at least this part of all variables: it sets the peak.
-constexpr std::uint64_t kWorthStreaming = 16;
 
 class Lowering {
  public:
@@ -61,7 +55,7 @@ class Lowering {
     Buffer b;
     b.bytes = aligned(bytes);
     b.origin = origin;
-    b.spillable = b.bytes >= kWorthSpilling;
+    b.spillable = b.bytes >= kLimits.spilled_bytes;
     out_.graph.buffers.push_back(b);
     out_.value_of.push_back(value);
     out_.sum_of.push_back(kNone);
@@ -72,11 +66,11 @@ class Lowering {
   // What is there before the step.
   void outside() {
     variable_.assign(trace_.variables.size(), kNone);
-    carried_.assign(trace_.carry.size(), kNone);
+    sum_so_far_.assign(trace_.carry.size(), kNone);
     for (std::size_t i = 0; i < trace_.values.size(); ++i) {
       const Value& v = trace_.values[i];
       if (v.base != trace::kNone || v.kind == Kind::made) continue;
-      const bool state = v.kind == Kind::variable, carried = v.kind == Kind::carried;
+      const bool state = v.kind == Kind::variable, summed = v.kind == Kind::sum_so_far;
       const Id b = add(static_cast<Id>(i), state && state_ ? v.spec.bytes() : 0,
                        state ? Origin::state : Origin::given);
       out_.graph.buffers[b].spillable &= state;
@@ -85,8 +79,8 @@ class Lowering {
         variable_[v.index] = b;
         out_.state_bytes += aligned(v.spec.bytes());
       }
-      if (carried) {
-        carried_[v.index] = b;
+      if (summed) {
+        sum_so_far_[v.index] = b;
         out_.sum_of[b] = v.index;
       }
     }
@@ -132,7 +126,8 @@ class Lowering {
       const Id value = trace_.carry[k];
       if (value == trace::kNone) continue;
       out_.carry_bytes += aligned(trace_.values[value].spec.bytes());
-      if (carried_[k] == kNone || out_.buffer_of[value] != kNone || !may_lie_in(value, carried_[k]))
+      if (sum_so_far_[k] == kNone || out_.buffer_of[value] != kNone ||
+          !may_lie_in(value, sum_so_far_[k]))
         continue;
       out_.buffer_of[value] = add(value, 0, Origin::made);
       out_.sum_of[out_.buffer_of[value]] = static_cast<Id>(k);
@@ -147,7 +142,7 @@ class Lowering {
       const Id id = trace_.results[i];
       const Value& v = trace_.values[id];
       if (v.kind != Kind::made || v.base != trace::kNone || uses[id] != 1 ||
-          out_.buffer_of[id] != kNone || v.spec.bytes() < kWorthAPlace)
+          out_.buffer_of[id] != kNone || v.spec.bytes() < kLimits.uncopied_bytes)
         continue;
       out_.buffer_of[id] = add(id, 0, Origin::made);
       out_.result_of[out_.buffer_of[id]] = static_cast<Id>(i);
@@ -186,7 +181,7 @@ class Lowering {
       s.memory += kPiecesAtOnce * s.place(size_of(named.spec.dtype));
     }
     if (s.arrays.empty() || elements <= kPiece * static_cast<std::int64_t>(kPiecesAtOnce) ||
-        bytes * kWorthStreaming < out_.state_bytes)
+        bytes * kLimits.streamed_divisor < out_.state_bytes)
       return;
     for (const Lowered::Stream::Array& a : s.arrays) {
       const Id b = out_.buffer_of[call.out[a.out]];
@@ -287,7 +282,7 @@ class Lowering {
   bool state_, stream_;
   Lowered out_;
   std::vector<int> uses_;  // per buffer: how often it is read or a result
-  std::vector<Id> variable_, carried_;
+  std::vector<Id> variable_, sum_so_far_;
   std::vector<double> far_;    // per call: the part of its bytes that comes from memory
   std::vector<Id> last_read_;  // per value: the last call that reads it or a view of it, or kNone
 };

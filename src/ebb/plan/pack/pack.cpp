@@ -6,15 +6,12 @@
 #include <numeric>
 #include <utility>
 
+#include "ebb/plan/pack/limits.hpp"
 #include "ebb/plan/pack/pack_fit.hpp"
 #include "ebb/plan/pack/pack_search.hpp"
 
 namespace ebb::plan {
 namespace {
-
-// Blocks that depend on each other; beyond, no search: what it remembers grows with their square,
-// and planning has to stay small in memory, too.
-constexpr std::size_t kSearchable = 600;
 
 std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -91,9 +88,8 @@ class Component {
   // front.
   bool in_rounds(std::vector<int>& order, std::uint64_t& effort, const Offsets& given = {},
                  std::size_t fixed = 0) {
-    constexpr int kRounds = 6;
     const std::uint64_t looks = blocks_.size() * blocks_.size() / 8;
-    for (int round = 0; round < kRounds && looks <= effort; ++round) {
+    for (int round = 0; round < kPack.first_fit_rounds && looks <= effort; ++round) {
       effort -= looks;
       const Offsets offsets = first_fit(blocks_, order, given, fixed);
       if (consider(offsets)) return true;
@@ -158,10 +154,9 @@ class Component {
   // Where what fits into the fullest sections is found, it is found soon: before anything that
   // takes time with all blocks.
   bool fullest_first(std::uint64_t& effort) {
-    constexpr std::uint64_t kSoon = 1500;  // looks for each block of the core
     Core c = core(9);
-    if (c.blocks.size() > kSearchable) return false;
-    const std::uint64_t part = effort / (kSoon * (c.blocks.size() + 1)) + 1;
+    if (c.blocks.size() > kPack.searchable_blocks) return false;
+    const std::uint64_t part = effort / (kPack.soon_looks * (c.blocks.size() + 1)) + 1;
     return search(c, goal_, part, effort);
   }
 
@@ -169,7 +164,7 @@ class Component {
   void search(std::uint64_t& effort) {
     for (const std::uint64_t tenths : {9, 7, 0}) {
       Core c = core(tenths);
-      if (c.blocks.size() > kSearchable) continue;
+      if (c.blocks.size() > kPack.searchable_blocks) continue;
       search(c, effort);
       if (height_ <= goal_ || c.blocks.size() == blocks_.size()) return;
     }
@@ -181,7 +176,7 @@ class Component {
     while (effort > 0 && height_ > low) {
       if (search(core, capacity, capacity == goal_ ? 2 : 4, effort)) return;
       if (height_ > capacity) low = capacity;
-      if (height_ - low <= goal_ / 1000) return;
+      if (height_ - low <= goal_ / kPack.close_divisor) return;
       capacity = low + (height_ - low) / 2;
     }
   }

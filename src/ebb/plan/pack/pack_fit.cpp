@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "ebb/plan/pack/limits.hpp"
+
 namespace ebb::plan {
 namespace {
 
@@ -95,10 +97,9 @@ class Skyline {
   }
   // Removes and returns the longest block within begin … end, or -1. Looks at a bounded number.
   int longest(int begin, int end) {
-    constexpr int kLooks = 64;
     int best_section = -1, best_length = 0;
     std::ptrdiff_t best_at = 0;
-    for (int s = begin, looks = 0; s < end && end - s > best_length && looks < kLooks;
+    for (int s = begin, looks = 0; s < end && end - s > best_length && looks < kPack.fit_looks;
          ++s, ++looks) {
       s = next_start(s, end);
       if (s >= end) break;

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ebb/plan/pack/limits.hpp"
+
 namespace ebb::plan {
 namespace {
 
@@ -13,7 +15,6 @@ using Word = std::uint64_t;
 using Set = std::vector<Word>;  // of rectangles, one bit each
 
 constexpr Word kNever = std::numeric_limits<Word>::max();
-constexpr Word kBump = 1000;  // weight of one failure; a tenth of all weight fades at a restart
 
 enum class Outcome { solved, failed, stopped };
 
@@ -78,7 +79,7 @@ class Search {
     return work_ > 0;
   }
   Word* why(int block) { return &why_[block * words_]; }
-  void blame(int block) { (*weight_)[block] += kBump; }
+  void blame(int block) { (*weight_)[block] += kPack.failure_weight; }
 
   void raise(int block, Word lowest, const Set& because) {
     set(lowest_[block], lowest);

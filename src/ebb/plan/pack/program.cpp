@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <set>
 
+#include "ebb/plan/pack/limits.hpp"
 #include "ebb/plan/pack/pack.hpp"
 
 namespace ebb::plan {
 namespace {
 
-constexpr std::uint64_t kPackEffort = 8'000'000;  // some tens of milliseconds
 constexpr std::size_t kNowhere = ~std::size_t{0};
 
 }  // namespace
@@ -64,9 +64,9 @@ Program packed(trace::Trace trace, Lowered lowered, Schedule schedule, std::uint
                       runs && streams[step.node] ? kPage : memory::kAlignment});
   }
   const std::uint64_t least = plan::load(blocks, memory::kAlignment);
-  const Packing packing =
-      pack(blocks,
-           {.alignment = memory::kAlignment, .enough = least + least / 200, .effort = kPackEffort});
+  const Packing packing = pack(blocks, {.alignment = memory::kAlignment,
+                                        .enough = least + least / kPack.enough_divisor,
+                                        .effort = kPack.plan_effort});
   p.offsets.assign(block_of.size(), kOutside);
   for (std::size_t i = 0; i < block_of.size(); ++i)
     if (block_of[i] != kNowhere) p.offsets[i] = packing.offsets[block_of[i]] + carry;

@@ -4,12 +4,9 @@
 #include <iterator>
 #include <queue>
 
+#include "ebb/plan/search/limits.hpp"
+
 namespace ebb::plan {
-namespace {
-
-constexpr int kPatience = 6;  // rounds without progress
-
-}  // namespace
 
 void apply(Extras& extras, Extras add, Extras drop) {
   std::sort(add.begin(), add.end());
@@ -141,7 +138,8 @@ bool Descent::lower(Extras& extras, Replay& r, std::uint64_t target, Score score
   std::uint64_t lowest = r.peak;
   int since = 0;  // rounds without a lower peak: evictions that only move it about
   while (r.peak > target) {
-    if (since > kPatience || replayer_.work > limit || !round(extras, r, score)) return false;
+    if (since > kSearch.patience || replayer_.work > limit || !round(extras, r, score))
+      return false;
     since = r.peak < lowest ? 0 : since + 1;
     lowest = std::min(lowest, r.peak);
   }

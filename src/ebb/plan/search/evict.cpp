@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "ebb/plan/search/descent.hpp"
+#include "ebb/plan/search/limits.hpp"
 
 namespace ebb::plan {
 namespace {
-
-constexpr std::size_t kMostBack = 256;  // nodes that one eviction may run again
 
 // Where a buffer brought back in `stage` is there again.
 Id back_at(const Replay& r, const Gap& gap, Id stage) {
@@ -97,7 +96,7 @@ Eviction Descent::rerun(const Replay& r, const Gap& gap, Id at, Id stage) {
     e.add.push_back(Extra::run(stage, place));
     e.seconds += g_.seconds[place];
     replayer_.work += 2;  // as long as it takes, in positions replayed
-    if (e.add.size() > kMostBack) return e;
+    if (e.add.size() > kSearch.most_run_again) return e;
     for (Id b : g_.in(place)) {
       if (there(r, b, stage, to)) continue;
       const Id maker = g_.maker[b];

@@ -2,6 +2,7 @@
 // (tools/optimum) and with long searches of large ones.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -22,6 +23,24 @@ struct SearchLimits {
   double positions = 600;
   Id least_nodes = 1000;
   double positions_of_large = 450;
+
+  // Seed plans. A buffer waits where its next use is further than so many positions; recomputing is
+  // priced where these parts of the bytes that wait are cheaper; segments are at least so long.
+  Id short_wait = 3;
+  std::array<double, 5> priced_parts = {0.5, 0.75, 0.9, 0.97, 0.995};
+  Id least_segment = 4;
+  // Extras for each node: more is what runs again all the way back.
+  std::size_t most_extras = 2;
+
+  // A descent. Nodes that one eviction may run again; rounds that may pass without a lower peak.
+  std::size_t most_run_again = 256;
+  int patience = 6;
+
+  // Refining. Extras that are taken back by trial, one at a time; stages that one is moved by, at
+  // most; what a plan has to gain, as a share of the seconds, for the search to go on from it.
+  std::size_t taken_back_singly = 48;
+  Id most_shift = 6;
+  double worth_going_on = 2e-3;
 };
 
 inline constexpr SearchLimits kSearch;

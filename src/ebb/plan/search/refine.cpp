@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "ebb/plan/search/limits.hpp"
+
 namespace ebb::plan {
-namespace {
-
-constexpr std::size_t kOneByOne = 48;  // extras that are taken back by trial, one at a time
-constexpr double kSomething = 2e-3;    // of the seconds: a better plan
-constexpr Id kShift = 6;               // stages that an extra is moved by, at most
-
-}  // namespace
 
 bool Refine::offer(const Extras& extras, const Replay& r) {
   if (!r.valid) return false;
-  if (r.seconds < front_.seconds_at(r.peak) * (1 - kSomething)) found_ = replayer_.work;
+  if (r.seconds < front_.seconds_at(r.peak) * (1 - kSearch.worth_going_on)) found_ = replayer_.work;
   return front_.offer(r.peak, r.seconds, order_, extras);
 }
 
@@ -25,7 +20,7 @@ void Refine::reach(Extras& extras, Replay& r, std::uint64_t target, Score score)
     offer(extras, r);
     return;
   }
-  if (extras.size() > kOneByOne) {
+  if (extras.size() > kSearch.taken_back_singly) {
     descent_.restore(extras, r, target);
     offer(extras, r);
     return;
@@ -78,7 +73,7 @@ void Refine::neighbours(std::uint64_t load, const Extras& extras) {
     if (next_.peak > load) reach(fewer, next_, load, Score{});
   }
   for (std::size_t k = 0; k < base.size(); ++k) {
-    for (Id by = -kShift; by <= kShift && !spent(); ++by) {
+    for (Id by = -kSearch.most_shift; by <= kSearch.most_shift && !spent(); ++by) {
       Extras moved = base;
       if (by == 0 || !shift(moved, k, base[k].stage() + by)) continue;
       replayer_(moved, next_);

@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "ebb/plan/search/limits.hpp"
+
 namespace ebb::plan {
 namespace {
-
-constexpr Id kShort = 3;          // positions
-constexpr std::size_t kMost = 2;  // extras for each node: more is what runs again all the way back
-constexpr double kParts[] = {0.5, 0.75, 0.9, 0.97, 0.995};  // of the bytes that wait
-constexpr Id kLeastSegment = 4;                             // positions
 
 double price(const Ordered& g, Id buffer) {
   return g.seconds[g.maker[buffer]] / static_cast<double>(g.bytes[buffer]);
 }
 
 bool waits(const Ordered& g, const Gap& gap) {
-  return gap.to - gap.from > kShort && gap.from >= 0 && g.bytes[gap.buffer] > 0 &&
+  return gap.to - gap.from > kSearch.short_wait && gap.from >= 0 && g.bytes[gap.buffer] > 0 &&
          !g.state[gap.buffer] && g.maker[gap.buffer] != kNone;
 }
 
@@ -54,10 +51,10 @@ void SeedPlans::find_prices() {
   }
   std::sort(waiting.begin(), waiting.end());
   double sum = 0;
-  const double* part = std::begin(kParts);
+  const auto* part = kSearch.priced_parts.begin();
   for (const auto& [at, bytes] : waiting) {
     sum += bytes;
-    for (; part != std::end(kParts) && sum >= *part * total; ++part)
+    for (; part != kSearch.priced_parts.end() && sum >= *part * total; ++part)
       if (prices_.empty() || prices_.back() < at) prices_.push_back(at);
   }
 }
@@ -90,7 +87,7 @@ void SeedPlans::find_turn() {
     if (gap.from < turn_ && gap.to > turn_ && gap.to < static_cast<Id>(size))
       saved_[all_.main_at[g_.maker[gap.buffer]]] += g_.bytes[gap.buffer];
   for (Id at = 1; at <= turn_; ++at) across_[at] += across_[at - 1], saved_[at] += saved_[at - 1];
-  most_segments_ = std::max<int>(1, turn_ / kLeastSegment);
+  most_segments_ = std::max<int>(1, turn_ / kSearch.least_segment);
 }
 
 // Every use that comes after a while, from the last on: read early enough to be hidden, one after
@@ -99,7 +96,7 @@ void SeedPlans::find_state_reads() {
   std::vector<Gap> uses;
   const auto spills = [&](Id b) { return g_.state[b] && g_.spillable[b]; };
   for (const Gap& gap : all_.gaps)
-    if (spills(gap.buffer) && gap.from >= 0 && gap.to - gap.from > kShort &&
+    if (spills(gap.buffer) && gap.from >= 0 && gap.to - gap.from > kSearch.short_wait &&
         gap.to < static_cast<Id>(all_.positions.size()))
       uses.push_back(gap);
   for (Id b = 0; b < static_cast<Id>(g_.bytes.size()); ++b)
@@ -164,7 +161,7 @@ void SeedPlans::cut(int segments) {
 }
 
 Extras SeedPlans::operator()(const SeedOptions& how) {
-  const std::size_t most = kMost * static_cast<std::size_t>(g_.nodes);
+  const std::size_t most = kSearch.most_extras * static_cast<std::size_t>(g_.nodes);
   extras_.clear();
   std::fill(run_.begin(), run_.end(), kNone);
   cut(how.segments);
@@ -180,7 +177,7 @@ Extras SeedPlans::operator()(const SeedOptions& how) {
 
 // So that it is there in `stage`, and what makes it as well. Chains may be long: no recursion.
 void SeedPlans::bring_back(Id wanted, Id stage, const SeedOptions& how) {
-  const std::size_t most = kMost * static_cast<std::size_t>(g_.nodes);
+  const std::size_t most = kSearch.most_extras * static_cast<std::size_t>(g_.nodes);
   todo_.assign(1, {wanted, stage});
   while (!todo_.empty() && extras_.size() <= most) {
     auto [buffer, at] = todo_.back();
@@ -205,7 +202,7 @@ void SeedPlans::bring_back(Id wanted, Id stage, const SeedOptions& how) {
 
 bool SeedPlans::waits_at(Id buffer, Id at) const {
   for (std::size_t k = from_[buffer]; k < from_[buffer + 1]; ++k)
-    if (gaps_[k].from + kShort < at && at <= gaps_[k].to) return true;
+    if (gaps_[k].from + kSearch.short_wait < at && at <= gaps_[k].to) return true;
   return false;
 }
 

@@ -95,7 +95,7 @@ class Reading {
       loose_[i] = v.base != trace::kNone;  // until the call is found that made it
       if (v.base != trace::kNone) continue;
       if (v.kind == Kind::input || v.kind == Kind::key) is_[i] = Across::per_example;  // draws, too
-      if (v.kind == Kind::carried) is_[i] = Across::sum;
+      if (v.kind == Kind::sum_so_far) is_[i] = Across::sum;
     }
     for (const Call& call : t_.calls)
       for (const trace::Id id : call.out) loose_[id] = false;
@@ -235,7 +235,7 @@ class Reading {
                                          : "something for each example");
   }
 
-  // One chain: the call that gives the sum goes on from what was carried, with nothing between.
+  // One chain: the call that gives the sum goes on from the sum so far, with nothing between.
   std::string not_one_chain() const {
     for (std::size_t k = 0; k < t_.carry.size(); ++k) {
       const trace::Id id = t_.carry[k];
@@ -249,13 +249,13 @@ class Reading {
         const std::uint32_t over = call.op.type().overwrites(call.op.attributes(), v.index);
         for (std::size_t i = 0; i < call.in.size() && i < 32; ++i) {
           const trace::Value& in = t_.values[call.in[i]];
-          chain |= carry && (over >> i & 1) && in.kind == Kind::carried &&
+          chain |= carry && (over >> i & 1) && in.kind == Kind::sum_so_far &&
                    in.index == static_cast<trace::Id>(k);
         }
       }
       if (!chain)
         return fmt::format("sum {} over the examples is not one chain ({})", k,
-                           v.call == trace::kNone ? "carried" : place(t_.calls[v.call]));
+                           v.call == trace::kNone ? "no call makes it" : place(t_.calls[v.call]));
     }
     return {};
   }

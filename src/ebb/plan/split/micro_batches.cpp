@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/plan/limits.hpp"
 #include "ebb/trace/passes.hpp"
 #include "ebb/trace/pipeline.hpp"
 #include "ebb/trace/store_half.hpp"
@@ -14,8 +15,6 @@ namespace ebb::plan {
 namespace {
 
 using trace::MicroBatch;
-
-constexpr std::size_t kManyCalls = 1500;  // from here on sizes are never fine
 
 // Whether each finds what the other leaves. The whole batch leaves nothing.
 bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
@@ -67,7 +66,7 @@ std::vector<std::int64_t> MicroBatches::sizes(bool fine) const {
   std::vector<std::int64_t> result = {examples_};
   if (!may_split_) return result;
   if (options_.micro_batch > 0) return {options_.micro_batch};
-  fine = fine && whole_.calls.size() <= kManyCalls;
+  fine = fine && whole_.calls.size() <= kLimits.fine_sizes_calls;
   for (std::int64_t power = fine ? 2 : 4; power <= examples_; power *= fine ? 2 : 4) {
     for (const std::int64_t count : {power, power + power / 2}) {
       const std::int64_t size = (examples_ + count - 1) / count;

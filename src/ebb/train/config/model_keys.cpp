@@ -62,9 +62,10 @@ void add_transformers(Fields<M>& t) {
       .only("kind", &M::kind, {gpt, encoder});
   t.add("context", &M::context, kSize, "most tokens of a sequence", "256", "(from the data)")
       .only("kind", &M::kind, {gpt, encoder});
-  t.add("look_back", &M::look_back, {.low = 0}, "how far a place looks back; 0: all the way", "128")
+  t.add("look_back", &M::look_back, {.low = 0}, "how far a position looks back; 0: all the way",
+        "128")
       .only("kind", &M::kind, {gpt, encoder});
-  t.add("positions", &M::positions, {}, "how places are told apart", "\"rotary\"")
+  t.add("positions", &M::positions, {}, "how positions are told apart", "\"rotary\"")
       .only("kind", &M::kind, {gpt});
   t.add("norm", &M::norm, {}, "layer norm or root-mean-square norm", "\"rms\"")
       .only("kind", &M::kind, {gpt, encoder});
