@@ -36,6 +36,16 @@ class OnEveryRank : public Error {
   bool speaks_;
 };
 
+// Another rank has failed, in what all do together. The line is that rank's, which tells it.
+class FailedElsewhere : public OnEveryRank {
+ public:
+  FailedElsewhere(const std::string& line, int rank) : OnEveryRank(line, false), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
 // Ranks do not have the same program, config, data or plan. The line names what, the ranks, both values.
 class Mismatch : public OnEveryRank {
  public:

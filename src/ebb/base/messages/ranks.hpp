@@ -1,0 +1,43 @@
+// The processes of a job (its ranks) as planning and running a step know them. dist::World is one; who stands
+// below dist/ knows only this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace ebb {
+
+class Ranks {
+ public:
+  // Sent or received again and again, always the same bytes. While it is under way, nobody touches them.
+  class Letter {
+   public:
+    virtual ~Letter() = default;
+    virtual void start() = 0;
+    virtual void wait() = 0;  // until it is over; an Error where the other is lost
+  };
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Of one tag, letters come in the order in which they are sent.
+  virtual std::unique_ptr<Letter> letter_to(int rank, int tag,
+                                            std::span<const std::byte> bytes) = 0;
+  virtual std::unique_ptr<Letter> letter_from(int rank, int tag, std::span<std::byte> bytes) = 0;
+
+  // All ranks come here, each with what it has failed with, or null. Comes back where none has; else it throws
+  // on every rank: its own, or what names the first that has one. `what` is the same on all ranks.
+  virtual void together(const char* what, const std::exception_ptr& failed) = 0;
+  // Refuses, on all ranks, what is not the same on all.
+  virtual void check_same(std::string_view name, std::string_view fingerprint) = 0;
+  virtual void set_step(std::int64_t step) = 0;  // that this rank is at
+
+ protected:
+  ~Ranks() = default;
+};
+
+}  // namespace ebb
