@@ -51,7 +51,4 @@ void add_quiet(CLI::App& command);
 CLI::Validator number_from(double least,
                            double most = 0);  // most 0: no bound; whole ones by their type
 
-// Refuses to be one of several processes, which would do the same work and write to the same places.
-void check_alone(const char* command);
-
 }  // namespace ebb::app

@@ -6,8 +6,6 @@
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/dist/errors.hpp"
-#include "ebb/dist/open.hpp"
 
 namespace ebb::app {
 
@@ -88,15 +86,6 @@ CLI::Validator number_from(double least, double most) {
                                      : fmt::format("from {} to {}", least, most));
       },
       "");
-}
-
-void check_alone(const char* command) {
-  if (const auto as = dist::started())
-    throw dist::OnEveryRank(
-        fmt::format("{}: {} has started {} processes, and it trains in one so far; "
-                    "start it by itself",
-                    command, as->by, as->size),
-        as->rank == 0);
 }
 
 }  // namespace ebb::app

@@ -193,7 +193,7 @@ int rank_main(const std::vector<std::string>& arguments) {
   } catch (const dist::RankLost&) {
     return 1;  // it was told
   } catch (const std::exception& e) {
-    std::cerr << fmt::format("ebb: {}\n", e.what());
+    if (!dist::told_by_another()) std::cerr << fmt::format("ebb: {}\n", e.what());
     return 2;
   }
 }

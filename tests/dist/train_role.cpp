@@ -1,68 +1,80 @@
-// A rank that trains a model of the zoo together with others, and prints a hash of the weights.
+// Ranks that train a model of the zoo together, and print a hash of the weights.
 //   EBB_TEST_KIND    the model: tests/programs/zoo.hpp
-//   EBB_TEST_ROWS    of the data set; batches have EBB_TEST_BATCH
+//   EBB_TEST_ROWS    of the data set
 //   EBB_TEST_SMALL   in the smallest budget there is
-//   EBB_TEST_MICRO   micro-batches of so many rows
+//   EBB_TEST_EXACT   with .allow = same_bits
+//   EBB_TEST_FAIL    what goes wrong on rank 1, in a step that is made once more afterwards
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <limits>
 
-#include "ebb/base/sha256.hpp"
 #include "ebb/ebb.hpp"
 #include "tests/dist/roles.hpp"
-#include "tests/programs/zoo.hpp"
+#include "tests/dist/shared_training.hpp"
 
 namespace ebb::test {
 namespace {
 
-std::int64_t number(const char* name, std::int64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::atoll(text) : otherwise;
+std::string text(const char* name, const char* otherwise) {
+  const char* value = std::getenv(name);
+  return value ? value : otherwise;
 }
 
-std::string hash_of(const std::vector<Variable>& variables) {
-  Sha256 sha;
-  for (const Variable& v : variables)
-    sha.add(std::as_bytes(std::span(v.value().raw(), v.spec().bytes())));
-  return sha.hex();
+// The batch, with something wrong in its first row.
+Batch spoilt(const Batch& b, const std::string& how) {
+  std::vector<Tensor> values;
+  for (std::size_t i = 0; i < b.values().size(); ++i) {
+    const Tensor& from = b.values()[i];
+    Tensor to = Tensor::uninitialized(from.spec(), "spoilt", Category::data);
+    std::copy_n(from.raw(), from.spec().bytes(), const_cast<std::byte*>(to.raw()));
+    if (how == "label" && b.names()[i] == "label")
+      *reinterpret_cast<std::int32_t*>(const_cast<std::byte*>(to.raw())) = 1000;
+    if (how == "nan" && b.names()[i] == "x")
+      *reinterpret_cast<float*>(const_cast<std::byte*>(to.raw())) =
+          std::numeric_limits<float>::quiet_NaN();
+    values.push_back(std::move(to));
+  }
+  Batch out(b.shared_names(), std::move(values));
+  out.set_part(how == "part" ? b.first_row() + 1 : b.first_row(), b.whole_rows());
+  return out;
 }
 
 }  // namespace
 
 void train_role(const std::string&) {
   dist::World world;
-  const char* given = std::getenv("EBB_TEST_KIND");
-  const std::string kind = given ? given : "mlp";
-  const programs::Subject subject = programs::make(kind, 1);
-  optim::AdamW adam(subject.params, {.lr = 1e-3});
-  adam.clip_norm(0.5);
-  random::seed(7);
-  const Dataset data = programs::data_for(kind, number("EBB_TEST_ROWS", 53), 3)
-                           .shuffle(1)
-                           .batch(number("EBB_TEST_BATCH", 20));
-  CompileOptions options{.world = &world, .strategy = dist::mirrored()};
-  options.micro_batch = number("EBB_TEST_MICRO", 0);
-  if (number("EBB_TEST_EXACT", 0)) options.allow = Allow::same_bits;
-  const Dataset own = data.part(world);
-  const auto fn = [&](const Batch& b) { return adam.minimize(subject.loss(b)); };
-  if (number("EBB_TEST_SMALL", 0)) {
-    std::uint64_t smallest = 0;
-    { smallest = compile(own.spec(), options, fn).plan().minimum; }
-    options.memory = ByteSize{smallest};
-  }
-  auto step = compile(own.spec(), options, fn);
-  std::string losses;
-  for (const Batch& b : own.epochs(number("EBB_TEST_EPOCHS", 2))) {
+  SharedTraining training(text("EBB_TEST_KIND", "mlp"), world,
+                          std::stoll(text("EBB_TEST_ROWS", "43")));
+  if (text("EBB_TEST_EXACT", "") == "1") training.options.allow = Allow::same_bits;
+  if (text("EBB_TEST_SMALL", "") == "1")
+    training.options.memory = ByteSize{training.compiled().plan().minimum};
+  auto step = training.compiled();
+  const std::string fail = text("EBB_TEST_FAIL", "");
+  std::string losses, failure;
+  int count = 0;
+  for (const Batch& b : training.own.epochs(2)) {
+    if (++count == 3 && !fail.empty()) {
+      const std::string before = training.hash();
+      try {
+        step(world.rank() == 1 ? spoilt(b, fail) : b);
+        failure = "none";
+      } catch (const Error& e) {
+        failure = e.what();
+      }
+      if (training.hash() != before) failure += " AND THE WEIGHTS HAVE CHANGED";
+    }
     const Loss loss = step(b);
-    losses += fmt::format("{:a}/{} ", loss.sum.item(), loss.count.item());
+    losses += fmt::format(" {:a}/{}", loss.sum.item(), loss.count.item());
   }
-  std::vector<Variable> all = subject.variables;
-  for (const Variable& v : adam.state()) all.push_back(v);
-  world.check_same("weights", hash_of(all));
-  if (!world.first()) return;
-  std::cout << hash_of(all) << " " << losses << "\n"
-            << name(step.plan().chosen.label) << ": " << step.plan().chosen.text() << std::endl;
+  const std::string hash = training.hash();
+  world.check_same("weights", hash);
+  for (const std::string& line : world.gather(failure))
+    if (world.first() && !line.empty()) std::cout << "failed: " << line << "\n";
+  if (world.first())
+    std::cout << hash << losses << "\n"
+              << name(step.plan().chosen.label) << ": " << step.plan().chosen.text() << std::endl;
 }
 
 }  // namespace ebb::test

@@ -46,6 +46,11 @@ class FailedElsewhere : public OnEveryRank {
   int rank_;
 };
 
+// Whether what all ranks have failed with together is told by another than this one. Where it is, waits a moment, as
+// above.
+bool told_by_another();
+void set_told_by_another(bool told);
+
 // Ranks do not have the same program, config, data or plan. The line names what, the ranks, both values.
 class Mismatch : public OnEveryRank {
  public:

@@ -264,13 +264,15 @@ void World::together(const char* what, const std::exception_ptr& failed) {
   }
   if (job_->collectives.vote(!failed, what)) {
     job_->told = false;
+    set_told_by_another(false);
     return;
   }
   const std::vector<std::string> all = gather(failed ? "x" + line_of(failed) : "");
   job_->told = true;
-  if (failed) std::rethrow_exception(failed);
   int first = 0;
   while (all[static_cast<std::size_t>(first)].empty()) ++first;
+  set_told_by_another(first != rank_);
+  if (failed) std::rethrow_exception(failed);
   throw FailedElsewhere(fmt::format("rank {} of {} on {}: {}", first, size_, host(first),
                                     all[static_cast<std::size_t>(first)].substr(1)),
                         first);
@@ -304,7 +306,12 @@ std::unique_ptr<Ranks::Letter> World::letter_from(int rank, int tag, std::span<s
                                   Address{rank, Channel::data, tag}, bytes);
 }
 
+void World::step_begins() {
+  if (job_ && counted_steps_ >= 0) job_->watch->set_step(counted_steps_++);
+}
+
 void World::set_step(std::int64_t step) {
+  counted_steps_ = -1;
   if (job_) job_->watch->set_step(step);
 }
 void World::expect_step(double seconds) {

@@ -62,9 +62,9 @@ class World final : public Ranks {
 
   void barrier();  // until all are here
   // Whether all have said yes: what is then done is done by all, or by none.
-  bool agree(bool yes);
+  bool agree(bool yes) override;
   // Small values: of all ranks, by rank; of the first one.
-  std::vector<std::string> gather(std::string_view mine);
+  std::vector<std::string> gather(std::string_view mine) override;
   std::string broadcast(std::string_view of_first);
   template <class T>
   requires std::is_trivially_copyable_v<T> std::vector<T> gather_values(const T& mine) {
@@ -83,8 +83,9 @@ class World final : public Ranks {
   // on a rank that has failed, and FailedElsewhere on the others.
   void together(const char* what, const std::exception_ptr& failed) override;
 
-  // Where this rank is: what is told of it when it is lost.
-  void set_step(std::int64_t step) override;
+  // Where this rank is: what is told of it when it is lost. Until it is said, steps that ranks share are counted.
+  void set_step(std::int64_t step);
+  void step_begins() override;
   // How long a step takes; a rank that is busy with one for 20 times that ends the job. 0: however long.
   void expect_step(double seconds);
 
@@ -99,6 +100,7 @@ class World final : public Ranks {
   void join();
 
   int rank_ = 0, size_ = 1;
+  std::int64_t counted_steps_ = 0;  // -1: they are told
   std::vector<std::string> hosts_;
   std::unique_ptr<Job> job_;  // none: a world of one
 };

@@ -184,12 +184,12 @@ void Executor::step(std::span<const Tensor> inputs, std::vector<Tensor>* results
   if (torn_) throw Error(kTorn);
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
-  if (ranks_) ranks_->set_step(static_cast<std::int64_t>(step_times_.steps()));
+  if (ranks_) ranks_->step_begins();
   together(kStepBegins, [&] {
     take_memory(lease, results);
     if (results) places = ResultPlaces(places_);
     values_.fill();
-    if (plan_.carry_bytes && plan_.part.index == 0) std::memset(base_, 0, plan_.carry_bytes);
+    if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
   });
 
   const bool timed = step_times_.times_next();

@@ -8,6 +8,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/memory.hpp"
 #include "ebb/base/messages/transport.hpp"
+#include "ebb/trace/passes.hpp"
 
 namespace ebb::exec {
 namespace {
@@ -17,9 +18,39 @@ constexpr std::uint64_t kTogether = 4 * kSmall;  // … up to so many
 constexpr int kTotals = (kLargestTag + 1) / 2;   // tags from here on
 
 struct Stretch {  // of the arena
-  std::uint64_t offset, bytes;
-  std::size_t sums;
+  std::uint64_t offset, bytes = 0;
+  std::size_t sums = 0;
+  bool total = false;  // is wanted on all ranks
+  trace::Id start = trace::kNone, next = trace::kNone;  // the sum that it goes on from; that goes on from it
+
+  bool alone() const { return start != trace::kNone || next != trace::kNone; }
+  bool takes(const Stretch& more) const {
+    return !alone() && !more.alone() && total == more.total && more.offset == offset + bytes &&
+           more.bytes < kSmall && bytes / sums < kSmall && bytes + more.bytes <= kTogether;
+  }
 };
+
+// Each sum by itself; of no bytes, where it does not go on, or nobody adds to it.
+std::vector<Stretch> stretches_of(const plan::Plan& plan) {
+  const trace::Trace& trace = plan.programs.back().trace;
+  const std::vector<int> used = trace::uses(trace);
+  std::vector<Stretch> sums(plan.carry_offsets.size());
+  const std::vector<bool> added = plan.rank_sums.possible()
+                                      ? plan.rank_sums.places(sums.size())
+                                      : std::vector<bool>(sums.size(), true);
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (plan.carry_offsets[k] == plan::kOutside || !added[k]) continue;
+    const trace::Id id = trace.carry[k];
+    sums[k].offset = plan.carry_offsets[k];
+    sums[k].bytes = memory::aligned(trace.values[id].spec.bytes());
+    sums[k].sums = 1;
+    sums[k].total = used[id] > 1;  // by more than being one that goes on
+    if (k >= trace.starts.size() || trace.starts[k] == trace::kNone) continue;
+    sums[k].start = trace.starts[k];
+    sums[static_cast<std::size_t>(trace.starts[k])].next = static_cast<trace::Id>(k);
+  }
+  return sums;
+}
 
 }  // namespace
 
@@ -44,17 +75,16 @@ struct RankChain::Letters {
 
 RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
     : ranks_(ranks), group_of_(plan.carry_offsets.size()) {
-  const trace::Trace& trace = plan.programs.back().trace;
+  const std::vector<Stretch> sums = stretches_of(plan);
   std::vector<Stretch> stretches;
-  for (std::size_t k = 0; k < group_of_.size(); ++k) {
-    if (plan.carry_offsets[k] == plan::kOutside) continue;
-    const std::uint64_t bytes = memory::aligned(trace.values[trace.carry[k]].spec.bytes());
-    const bool joins = !stretches.empty() && bytes < kSmall &&
-                       stretches.back().bytes / stretches.back().sums < kSmall &&
-                       stretches.back().bytes + bytes <= kTogether;
-    if (!joins) stretches.push_back({plan.carry_offsets[k], 0, 0});
-    stretches.back().bytes += bytes;
-    ++stretches.back().sums;
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (sums[k].sums == 0) continue;
+    if (!stretches.empty() && stretches.back().takes(sums[k])) {
+      stretches.back().bytes += sums[k].bytes;
+      ++stretches.back().sums;
+    } else {
+      stretches.push_back(sums[k]);
+    }
     group_of_[k] = stretches.size() - 1;
   }
   if (stretches.size() >= static_cast<std::size_t>(kTotals))
@@ -65,7 +95,8 @@ RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
   groups_.resize(stretches.size());
   sent_.reserve(groups_.size());
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const std::span<std::byte> bytes{arena + stretches[g].offset, stretches[g].bytes};
+    const Stretch& of = stretches[g];
+    const std::span<std::byte> bytes{arena + of.offset, of.bytes};
     const auto in = [&](int tag) {
       return Letters::of(bytes, [&](auto piece) { return ranks.letter_from(before, tag, piece); });
     };
@@ -73,11 +104,14 @@ RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
       return Letters::of(bytes, [&](auto piece) { return ranks.letter_to(after, tag, piece); });
     };
     const int tag = static_cast<int>(g);
-    groups_[g].sums = stretches[g].sums;
-    if (rank > 0) groups_[g].so_far_in = in(tag);
+    groups_[g].sums = of.sums;
+    if (rank > 0 || of.start != trace::kNone) groups_[g].so_far_in = in(tag);
     if (rank < end) groups_[g].so_far_out = out(tag);
-    if (rank < end) groups_[g].total_in = in(kTotals + tag);
-    if (after != end) groups_[g].total_out = out(kTotals + tag);
+    if (rank == end && of.next != trace::kNone)
+      groups_[g].so_far_out =
+          out(static_cast<int>(group_of_[static_cast<std::size_t>(of.next)]));
+    if (of.total && rank < end) groups_[g].total_in = in(kTotals + tag);
+    if (of.total && after != end) groups_[g].total_out = out(kTotals + tag);
   }
 }
 
@@ -111,8 +145,8 @@ void RankChain::give(std::size_t sum) {
 void RankChain::send(std::size_t g) {
   Group& group = groups_[g];
   take(group);
-  Letters* const out = group.so_far_out ? group.so_far_out.get() : group.total_out.get();
-  if (out) out->start();
+  if (group.so_far_out) group.so_far_out->start();
+  if (!group.total_in && group.total_out) group.total_out->start();
   group.given = group.sums;
   sent_.push_back(g);
 }

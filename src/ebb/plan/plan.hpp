@@ -14,6 +14,7 @@
 #include "ebb/plan/forecast/forecast.hpp"
 #include "ebb/plan/options.hpp"
 #include "ebb/plan/pack/program.hpp"
+#include "ebb/plan/split/rank_sums.hpp"
 #include "ebb/trace/trace.hpp"
 
 namespace ebb {
@@ -65,6 +66,7 @@ struct Plan {
   // Of these, the rows that are here. The step is then divided among ranks: its last run has no examples, and
   // begins when the sums of all ranks are known.
   data::Part part;
+  RankSums rank_sums;  // that ranks hand on; none: those of micro-batches
   std::vector<Spec> result_specs;
   // Per result: made for each example; those of the micro-batches stand one after the other.
   std::vector<bool> result_per_example;

@@ -52,6 +52,7 @@ Plan make_plan(const trace::TraceBatch& trace_batch, std::int64_t examples,
   plan.examples = examples;
   plan.budget = budget;
   plan.part = batch.part();
+  plan.rank_sums = batch.rank_sums();
   plan.result_specs = batch.result_specs();
   plan.minimum = smallest.plan.budget;
   plan.smallest = smallest.plan;

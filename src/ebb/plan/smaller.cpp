@@ -133,7 +133,11 @@ class Smaller {
  private:
   // The same micro-batches, as far as there are rows; then what updates.
   std::optional<Plan> divided(Plan p) {
-    if (!count(p.examples)) return std::nullopt;
+    examples_ = p.examples;
+    if (larger_.rank_sums.possible())
+      all_ = trace::simplified(trace_batch_(p.examples, MicroBatch::last));
+    else if (!count(p.examples))
+      return std::nullopt;
     const std::int64_t rows = p.part.rows(p.examples), size = larger_.chosen.micro_batch;
     const std::int64_t full = rows / size, left = rows % size;
     for (std::size_t i = 0; i < p.result_specs.size(); ++i)
@@ -174,6 +178,10 @@ class Smaller {
     return true;
   }
   trace::Trace last(std::int64_t examples) const {
+    if (larger_.rank_sums.possible())
+      return specialized(
+          with_rank_sums(trace::simplified(trace_batch_(examples, MicroBatch::last)),
+                         larger_.rank_sums, all_));
     trace::Trace t = trace::simplified(trace_batch_(examples, MicroBatch::last));
     if (const std::string why = why_different(t, examples, all_, examples_, counts_); !why.empty())
       throw Error(why);

@@ -39,6 +39,7 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls, bool all_stat
   to.groups = from.groups;
   to.gradient_blocks = from.gradient_blocks;
   to.gradients = from.gradients;
+  to.starts = from.starts;
   std::vector<Id> value_at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
   std::vector<Id> variable_at(from.variables.size(), kNone);
   for (std::size_t c = 0, next = 0; c < from.calls.size(); ++c)

@@ -63,22 +63,35 @@ void MicroBatches::ask_whether_split() {
     }
   });
   if (!refused.empty()) split_.reason = refused;
-  if (divided()) {
-    if (!split_.possible) cannot_be_divided(split_.reason);
-    if (!split_.mixed.empty()) cannot_be_divided(split_.mixed);
-    if (!split_.same_bits && options_.allow == Allow::same_bits)
-      cannot_be_divided(fmt::format("with .allow = same_bits: {}", split_.reason));
-  }
+  if (divided()) ask_whether_divided(half);
   if (asked && !split_.possible) cannot_be_asked(split_.reason);
   may_split_ = split_.possible && (options_.allow != Allow::same_bits || split_.same_bits);
   if (asked && !may_split_)
     cannot_be_asked(fmt::format("with .allow = same_bits: {}", split_.reason));
 }
 
+// Sums that have the bits of one process, where there are such; else those of micro-batches.
+void MicroBatches::ask_whether_divided(std::int64_t half) {
+  if (!split_.possible) cannot_be_divided(split_.reason);
+  if (!split_.mixed.empty()) cannot_be_divided(split_.mixed);
+  const auto traced = [&](std::int64_t examples) {
+    return trace::simplified(trace_batch_(examples, MicroBatch::last));
+  };
+  rank_sums_ = find_rank_sums(traced(half), half, traced(half + 1), half + 1);
+  if (rank_sums_.possible()) {
+    split_.same_bits = true;
+    if (rank_sums_.in_turn() && options_.micro_batch > 0 && options_.micro_batch < most_rows())
+      cannot_be_asked("a weight is used twice, and ranks add up what each of its uses gives");
+  } else if (!split_.same_bits && options_.allow == Allow::same_bits) {
+    cannot_be_divided(fmt::format("with .allow = same_bits: {}; {}", split_.reason,
+                                  rank_sums_.reason));
+  }
+}
+
 std::vector<std::int64_t> MicroBatches::sizes(bool fine) const {
   const std::int64_t all = most_rows();
   std::vector<std::int64_t> result = {all};
-  if (!may_split_ || !options_.split) return result;
+  if (!may_split_ || !options_.split || rank_sums_.in_turn()) return result;
   if (options_.micro_batch > 0) return {std::min(options_.micro_batch, all)};
   fine = fine && whole_.calls.size() <= kManyCalls;
   for (std::int64_t power = fine ? 2 : 4; power <= all; power *= fine ? 2 : 4) {
@@ -146,6 +159,11 @@ trace::Trace MicroBatches::last(std::int64_t examples, DType stored) const {
     // whole_ is folded, which folding again leaves as it is
     return stored == DType::f32 ? whole_ : trace::specialized(whole_, {.stored = stored});
   }
+  if (rank_sums_.possible())
+    return trace::specialized(
+        with_rank_sums(trace::simplified(trace_batch_(examples, MicroBatch::last)), rank_sums_,
+                       trace::simplified(trace_batch_(examples_, MicroBatch::last))),
+        {.stored = stored});
   trace::Trace t = trace::simplified(trace_batch_(examples, MicroBatch::last));
   check_alike(t, examples);
   if (examples == 1 && examples_ > 2)  // of which less can be said

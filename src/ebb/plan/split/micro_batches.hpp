@@ -17,6 +17,7 @@
 
 #include "ebb/plan/options.hpp"
 #include "ebb/plan/split/can_split.hpp"
+#include "ebb/plan/split/rank_sums.hpp"
 
 namespace ebb::plan {
 
@@ -37,6 +38,7 @@ class MicroBatches {
   std::int64_t examples() const { return examples_; }
   const data::Part& part() const { return part_; }
   bool divided() const { return !part_.whole(); }
+  const RankSums& rank_sums() const { return rank_sums_; }
   std::int64_t own_rows() const { return part_.rows(examples_); }
   // Of the largest micro-batch that is planned: of none, too, as there may be some in the next batch.
   std::int64_t most_rows() const { return std::max<std::int64_t>(own_rows(), 1); }
@@ -57,6 +59,7 @@ class MicroBatches {
 
  private:
   void ask_whether_split();
+  void ask_whether_divided(std::int64_t half);
   [[noreturn]] void cannot_be_divided(const std::string& reason) const;
   bool is_batch() const;
   [[noreturn]] void cannot_be_asked(const std::string& reason) const;
@@ -71,6 +74,7 @@ class MicroBatches {
   data::Part part_;
   trace::Trace whole_;
   SplitAnswer split_;
+  RankSums rank_sums_;
   trace::Trace asked_;  // the micro-batch that was asked, where the batch can be split
   std::int64_t asked_examples_ = 0;
   bool may_split_ = false;
