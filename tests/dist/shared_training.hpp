@@ -21,6 +21,7 @@ struct SharedTraining {
     random::seed(7);
     options.world = &world;
     options.strategy = dist::mirrored();
+    options.bad_loss = BadLoss::stop;
   }
 
   auto compiled() {

@@ -23,10 +23,9 @@ struct Stretch {  // of the arena
   bool total = false;  // is wanted on all ranks
   trace::Id start = trace::kNone, next = trace::kNone;  // the sum that it goes on from; that goes on from it
 
-  bool alone() const { return start != trace::kNone || next != trace::kNone; }
   bool takes(const Stretch& more) const {
-    return !alone() && !more.alone() && total == more.total && more.offset == offset + bytes &&
-           more.bytes < kSmall && bytes / sums < kSmall && bytes + more.bytes <= kTogether;
+    return total == more.total && more.offset == offset + bytes && more.bytes < kSmall &&
+           bytes / sums < kSmall && bytes + more.bytes <= kTogether;
   }
 };
 
@@ -76,10 +75,11 @@ struct RankChain::Letters {
 RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
     : ranks_(ranks), group_of_(plan.carry_offsets.size()) {
   const std::vector<Stretch> sums = stretches_of(plan);
+  // Where one starts from another's total, none waits for its neighbours: ranks would wait for each other.
   std::vector<Stretch> stretches;
   for (std::size_t k = 0; k < sums.size(); ++k) {
     if (sums[k].sums == 0) continue;
-    if (!stretches.empty() && stretches.back().takes(sums[k])) {
+    if (!stretches.empty() && !plan.rank_sums.in_turn() && stretches.back().takes(sums[k])) {
       stretches.back().bytes += sums[k].bytes;
       ++stretches.back().sums;
     } else {
