@@ -181,9 +181,9 @@ void twice(const std::string&) {
 
 int rank_main(const std::vector<std::string>& arguments) {
   const std::map<std::string, std::function<void(const std::string&)>> roles = {
-      {"work", work},     {"talk", talk},   {"footprint", footprint}, {"budget", budget},
-      {"differ", differ}, {"stray", stray}, {"early", leave_early},   {"twice", twice},
-      {"train", train_role}};
+      {"work", work},         {"talk", talk},     {"footprint", footprint},
+      {"budget", budget},     {"differ", differ}, {"stray", stray},
+      {"early", leave_early}, {"twice", twice},   {"train", train_role}};
   try {
     roles.at(arguments.at(0))(arguments.at(1));
     return 0;

@@ -184,8 +184,8 @@ class Builder {
   const bool chained_;
   Actions made_;
   std::vector<bool> taken_sum_;  // per sum
-  std::vector<Id> reading_;  // per instance: the transfer that nobody has waited for, or kNone
-  std::vector<bool> taken_;  // per instance: its bytes become another's in its last step
+  std::vector<Id> reading_;      // per instance: the transfer that nobody has waited for, or kNone
+  std::vector<bool> taken_;      // per instance: its bytes become another's in its last step
   std::vector<std::vector<std::uint32_t>> wait_before_, wait_after_;  // per step: transfers
 };
 

@@ -71,13 +71,13 @@ struct Actions {
   // `file`: null where nothing is spilled; `times`: null where it is not timed. `updated` becomes true
   // before the first call that changes a variable in memory: from there on a failure leaves a mixture. `chain`:
   // where the step is divided among ranks.
-  void run(SpillFile* file, CallSeconds* times, bool& updated, RankChain* chain);
+  void run(SpillFile* file, CallSeconds* times, bool& updated, RankChain* chain = nullptr);
 };
 
 // `addresses` is walked to the end of the schedule. `spilled`: null where nothing is. `chained`: its sums come
 // from the rank before, and go to the next.
 Actions make_actions(const plan::Program& program, Addresses& addresses,
                      const SpilledVariables* spilled, const ResidentVariables& resident,
-                     bool chained);
+                     bool chained = false);
 
 }  // namespace ebb::exec

@@ -38,8 +38,8 @@ std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
 std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options,
                                           OnBatch fn) {
-  return Compiled::frontier(planned(spec, options).values(), options, on_tensors(spec.shared_names(), std::move(fn)),
-                            spec.dealing_bytes());
+  return Compiled::frontier(planned(spec, options).values(), options,
+                            on_tensors(spec.shared_names(), std::move(fn)), spec.dealing_bytes());
 }
 
 std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs,

@@ -44,8 +44,8 @@ Executor::Executor(std::shared_ptr<Plan> plan, const CompileOptions& options, Ar
     : Executor(plan, arenas, nullptr, open_file(*plan, options), options.world) {}
 
 Executor::Executor(Plan plan, const Executor& larger)
-    : Executor(std::make_shared<Plan>(std::move(plan)), larger.arenas_, larger.arena_,
-               larger.file_, larger.ranks_) {
+    : Executor(std::make_shared<Plan>(std::move(plan)), larger.arenas_, larger.arena_, larger.file_,
+               larger.ranks_) {
   most_arena_ = larger.most_arena_;
 }
 

@@ -46,8 +46,7 @@ FunctionPlans::FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spe
 
 void FunctionPlans::make_room() {
   const memory::Unguarded plans;  // what does not fit, the plan says
-  if (data == 0)
-    room_ = std::make_unique<memory::Room>(charge_of(planner_.own(planner_.inputs())));
+  if (data == 0) room_ = std::make_unique<memory::Room>(charge_of(planner_.own(planner_.inputs())));
 }
 
 Executor* FunctionPlans::find(std::span<const Tensor> inputs, std::int64_t whole_rows) {

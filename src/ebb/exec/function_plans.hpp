@@ -50,7 +50,7 @@ class FunctionPlans final : public CompiledFunction {
   const Names& names() const { return *names_; }
   const data::Part& part() const { return planner_.part(); }
   const std::string& fingerprint() const { return fingerprint_; }  // of what ranks share
-  std::vector<Tensor> results;  // of the last step
+  std::vector<Tensor> results;                                     // of the last step
 
   // As the others see it.
   std::vector<MemoryNeed> needs() const override;
@@ -79,7 +79,7 @@ class FunctionPlans final : public CompiledFunction {
 
   std::shared_ptr<const Names> names_;
   FunctionPlanner planner_;
-  std::size_t calls_ = 0;                    // of the whole step
+  std::size_t calls_ = 0;  // of the whole step
   std::string fingerprint_;
   std::list<Entry> entries_;                 // used last first
   std::shared_ptr<const plan::Plan> shown_;  // that the program looks at

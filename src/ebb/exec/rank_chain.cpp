@@ -13,7 +13,7 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::uint64_t kSmall = 32 << 10;   // bytes of a sum that goes with its neighbours …
+constexpr std::uint64_t kSmall = 32 << 10;       // bytes of a sum that goes with its neighbours …
 constexpr std::uint64_t kTogether = 4 * kSmall;  // … up to so many
 constexpr int kTotals = (kLargestTag + 1) / 2;   // tags from here on
 
@@ -21,7 +21,8 @@ struct Stretch {  // of the arena
   std::uint64_t offset, bytes = 0;
   std::size_t sums = 0;
   bool total = false;  // is wanted on all ranks
-  trace::Id start = trace::kNone, next = trace::kNone;  // the sum that it goes on from; that goes on from it
+  trace::Id start = trace::kNone,
+            next = trace::kNone;  // the sum that it goes on from; that goes on from it
 
   bool takes(const Stretch& more) const {
     return total == more.total && more.offset == offset + bytes && more.bytes < kSmall &&
@@ -34,9 +35,8 @@ std::vector<Stretch> stretches_of(const plan::Plan& plan) {
   const trace::Trace& trace = plan.programs.back().trace;
   const std::vector<int> used = trace::uses(trace);
   std::vector<Stretch> sums(plan.carry_offsets.size());
-  const std::vector<bool> added = plan.rank_sums.possible()
-                                      ? plan.rank_sums.places(sums.size())
-                                      : std::vector<bool>(sums.size(), true);
+  const std::vector<bool> added = plan.rank_sums.possible() ? plan.rank_sums.places(sums.size())
+                                                            : std::vector<bool>(sums.size(), true);
   for (std::size_t k = 0; k < sums.size(); ++k) {
     if (plan.carry_offsets[k] == plan::kOutside || !added[k]) continue;
     const trace::Id id = trace.carry[k];
@@ -108,8 +108,7 @@ RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
     if (rank > 0 || of.start != trace::kNone) groups_[g].so_far_in = in(tag);
     if (rank < end) groups_[g].so_far_out = out(tag);
     if (rank == end && of.next != trace::kNone)
-      groups_[g].so_far_out =
-          out(static_cast<int>(group_of_[static_cast<std::size_t>(of.next)]));
+      groups_[g].so_far_out = out(static_cast<int>(group_of_[static_cast<std::size_t>(of.next)]));
     if (of.total && rank < end) groups_[g].total_in = in(kTotals + tag);
     if (of.total && after != end) groups_[g].total_out = out(kTotals + tag);
   }

@@ -61,7 +61,8 @@ struct Plan {
     std::int64_t first, examples;  // of the batch
     bool operator==(const Run&) const = default;
   };
-  std::vector<Run> runs;  // the micro-batches of a step; `first` counts from the first row that is here
+  std::vector<Run>
+      runs;  // the micro-batches of a step; `first` counts from the first row that is here
   std::int64_t examples = 0;
   // Of these, the rows that are here. The step is then divided among ranks: its last run has no examples, and
   // begins when the sums of all ranks are known.

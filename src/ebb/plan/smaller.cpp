@@ -179,9 +179,8 @@ class Smaller {
   }
   trace::Trace last(std::int64_t examples) const {
     if (larger_.rank_sums.possible())
-      return specialized(
-          with_rank_sums(trace::simplified(trace_batch_(examples, MicroBatch::last)),
-                         larger_.rank_sums, all_));
+      return specialized(with_rank_sums(trace::simplified(trace_batch_(examples, MicroBatch::last)),
+                                        larger_.rank_sums, all_));
     trace::Trace t = trace::simplified(trace_batch_(examples, MicroBatch::last));
     if (const std::string why = why_different(t, examples, all_, examples_, counts_); !why.empty())
       throw Error(why);

@@ -30,8 +30,8 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls, bool all_stat
   each_outcome(from, need);
   for (std::size_t i = 0; i < needed.size(); ++i)
     if (all_state && from.values[i].base == kNone)
-      needed[i] = needed[i] || from.values[i].kind == Kind::variable ||
-                  from.values[i].kind == Kind::before;
+      needed[i] =
+          needed[i] || from.values[i].kind == Kind::variable || from.values[i].kind == Kind::before;
 
   Trace to;
   to.inputs = from.inputs;

@@ -129,8 +129,7 @@ data::Position Trainer::Run::load_last() {
         last = evaluation_in(state.at("last"));
         best = evaluation_in(state.at("best"));
       } catch (const Json::exception& e) {
-        throw Error(
-            fmt::format("{}: what it says of the loop cannot be read: {}", path, e.what()));
+        throw Error(fmt::format("{}: what it says of the loop cannot be read: {}", path, e.what()));
       }
   }
   open_logs(done);

@@ -81,13 +81,13 @@ void Trainer::Run::bad_step(const Batch& batch, const random::State& draws, doub
   if (ranks)  // the first that has found something tells it for all
     for (const std::string& theirs : ranks->gather(found))
       if (found = theirs; !found.empty()) break;
-  const std::string line =
-      fmt::format("step {}: the loss or its gradient was NaN or infinite {} in a row (loss "
-                  "{:.6g}){}{}; {}: begin "
-                  "anew with a lower rate or a clipped gradient (train.lr, train.clip_norm), or "
-                  "look at the data",
-                  done, bad_in_a_row == 1 ? "1 time" : fmt::format("{} times", bad_in_a_row), loss,
-                  found.empty() ? "" : "; the first: ", found, last_good());
+  const std::string line = fmt::format(
+      "step {}: the loss or its gradient was NaN or infinite {} in a row (loss "
+      "{:.6g}){}{}; {}: begin "
+      "anew with a lower rate or a clipped gradient (train.lr, train.clip_norm), or "
+      "look at the data",
+      done, bad_in_a_row == 1 ? "1 time" : fmt::format("{} times", bad_in_a_row), loss,
+      found.empty() ? "" : "; the first: ", found, last_good());
   together("a bad step", [&] { throw NotFinite(line); });
 }
 

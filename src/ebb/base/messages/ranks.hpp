@@ -34,7 +34,7 @@ class Ranks {
   // All ranks come here, each with what it has failed with, or null. Comes back where none has; else it throws
   // on every rank: its own, or what names the first that has one. `what` is the same on all ranks.
   virtual void together(const char* what, const std::exception_ptr& failed) = 0;
-  virtual bool agree(bool yes) = 0;                             // whether all have said yes
+  virtual bool agree(bool yes) = 0;                                    // whether all have said yes
   virtual std::vector<std::string> gather(std::string_view mine) = 0;  // small values, by rank
   // Refuses, on all ranks, what is not the same on all.
   virtual void check_same(std::string_view name, std::string_view fingerprint) = 0;

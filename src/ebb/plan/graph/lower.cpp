@@ -225,7 +225,8 @@ class Lowering {
       if (v.kind != Kind::carried || static_cast<std::size_t>(v.index) >= trace_.starts.size())
         continue;
       const Id start = trace_.starts[static_cast<std::size_t>(v.index)];
-      if (start != kNone) insert(n.in, out_.buffer_of[trace_.carry[static_cast<std::size_t>(start)]]);
+      if (start != kNone)
+        insert(n.in, out_.buffer_of[trace_.carry[static_cast<std::size_t>(start)]]);
     }
     for (const Id id : call.out) {
       const Id b = out_.buffer_of[id];

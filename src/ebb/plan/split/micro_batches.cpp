@@ -28,10 +28,7 @@ bool carry_alike(const trace::Trace& a, const trace::Trace& b) {
 
 MicroBatches::MicroBatches(const trace::TraceBatch& trace_batch, std::int64_t examples,
                            const CompileOptions& options)
-    : trace_batch_(trace_batch),
-      examples_(examples),
-      options_(options),
-      part_(part_of(options)) {
+    : trace_batch_(trace_batch), examples_(examples), options_(options), part_(part_of(options)) {
   whole_ = trace::simplified(trace_batch_(examples_, MicroBatch::whole));
   whole_.carry.clear();
   ask_whether_split();
@@ -83,8 +80,8 @@ void MicroBatches::ask_whether_divided(std::int64_t half) {
     if (rank_sums_.in_turn() && options_.micro_batch > 0 && options_.micro_batch < most_rows())
       cannot_be_asked("a weight is used twice, and ranks add up what each of its uses gives");
   } else if (!split_.same_bits && options_.allow == Allow::same_bits) {
-    cannot_be_divided(fmt::format("with .allow = same_bits: {}; {}", split_.reason,
-                                  rank_sums_.reason));
+    cannot_be_divided(
+        fmt::format("with .allow = same_bits: {}; {}", split_.reason, rank_sums_.reason));
   }
 }
 
@@ -111,8 +108,8 @@ bool MicroBatches::is_batch() const {
 }
 
 void MicroBatches::cannot_be_divided(const std::string& reason) const {
-  throw Error(fmt::format("compile: the batch cannot be divided among {} ranks: {}", part_.count,
-                          reason));
+  throw Error(
+      fmt::format("compile: the batch cannot be divided among {} ranks: {}", part_.count, reason));
 }
 
 std::vector<Spec> MicroBatches::result_specs() const {

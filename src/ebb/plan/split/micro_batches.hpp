@@ -23,10 +23,11 @@ namespace ebb::plan {
 
 // A step, traced.
 struct Traced {
-  std::int64_t micro_batch = 0;      // examples of one; of the last one, at most
-  std::int64_t count = 1;  // of micro-batches; of a divided batch, with the run that updates
-  DType stored = DType::f32;         // what waits for the walk back, in the traces
-  std::vector<trace::Trace> traces;  // the whole; or those of micro-batches, that which updates last
+  std::int64_t micro_batch = 0;  // examples of one; of the last one, at most
+  std::int64_t count = 1;        // of micro-batches; of a divided batch, with the run that updates
+  DType stored = DType::f32;     // what waits for the walk back, in the traces
+  std::vector<trace::Trace>
+      traces;  // the whole; or those of micro-batches, that which updates last
 };
 
 class MicroBatches {

@@ -26,12 +26,13 @@ constexpr char kOther[] = "what the function does depends on how many examples t
 // Calls that depend on more than constants.
 std::vector<std::size_t> counted_calls(const Trace& t) {
   std::vector<bool> constant(t.values.size());
-  for (std::size_t i = 0; i < constant.size(); ++i) constant[i] = t.values[i].kind == Kind::constant;
+  for (std::size_t i = 0; i < constant.size(); ++i)
+    constant[i] = t.values[i].kind == Kind::constant;
   std::vector<std::size_t> calls;
   for (std::size_t c = 0; c < t.calls.size(); ++c) {
     const Call& call = t.calls[c];
-    const bool all = std::all_of(call.in.begin(), call.in.end(),
-                                 [&](Id id) { return constant[t.base_of(id)]; });
+    const bool all =
+        std::all_of(call.in.begin(), call.in.end(), [&](Id id) { return constant[t.base_of(id)]; });
     if (!all) calls.push_back(c);
     for (const Id id : call.out) constant[id] = all;
   }
@@ -117,8 +118,8 @@ class Finding {
       if (v.base != kNone) continue;
       if (v.kind == Kind::input || v.kind == Kind::key) is_[i] = Is::per_example;
       if (v.kind == Kind::carried) is_[i] = Is::sum;
-      if (v.kind == Kind::constant && grows(t_.constants[v.index], examples_,
-                                            other_.constants[v.index], other_examples_))
+      if (v.kind == Kind::constant &&
+          grows(t_.constants[v.index], examples_, other_.constants[v.index], other_examples_))
         is_[i] = Is::per_example;
     }
     const auto made = made_of_constants(t_), made_other = made_of_constants(other_);
@@ -131,8 +132,7 @@ class Finding {
   Is of(const Call& call, Id id) {
     if (!loose_[id]) return is_[id];
     const Id base = t_.base_of(id);
-    if (is_[base] == Is::per_example &&
-        t_.values[id].spec.bytes() != t_.values[base].spec.bytes())
+    if (is_[base] == Is::per_example && t_.values[id].spec.bytes() != t_.values[base].spec.bytes())
       refuse(call, "reads some examples of the batch");
     return is_[base];
   }
@@ -158,8 +158,7 @@ class Finding {
       }
       const ops::BatchRule rule = call.op.type().batch_rule(
           call.op.attributes(), {specs, examples, sums, examples_}, static_cast<int>(o));
-      if (rule == ops::BatchRule::mixed)
-        return refuse(call, "makes examples depend on each other");
+      if (rule == ops::BatchRule::mixed) return refuse(call, "makes examples depend on each other");
       is_[out] = rule == ops::BatchRule::per_example ? Is::per_example : Is::sum;
       if (is_[out] == Is::sum) add(call, counted, static_cast<int>(o), sums);
     }
@@ -226,8 +225,9 @@ class Finding {
       for (const Call& call : t_.calls)
         for (const Id id : call.in) once &= t_.base_of(id) != static_cast<Id>(i) || call.finish;
       if (!once) {
-        found_.reason = "a number that the function computes with depends on how many examples "
-                        "there are";
+        found_.reason =
+            "a number that the function computes with depends on how many examples "
+            "there are";
         return;
       }
       for (std::size_t c = 0; c < counted.size(); ++c)
@@ -240,10 +240,11 @@ class Finding {
   std::int64_t examples_;
   const Trace& other_;
   std::int64_t other_examples_;
-  std::vector<Is> is_;     // per value
-  std::vector<int> sum_;   // per value: which of the sums it is, or -1
+  std::vector<Is> is_;       // per value
+  std::vector<int> sum_;     // per value: which of the sums it is, or -1
   std::vector<bool> taken_;  // per place
-  std::vector<bool> loose_, growing_;  // per value: a view that no call made; made of constants, for each example
+  std::vector<bool> loose_,
+      growing_;  // per value: a view that no call made; made of constants, for each example
   RankSums found_;
 };
 
@@ -269,10 +270,9 @@ RankSums find_rank_sums(const Trace& trace, std::int64_t examples, const Trace& 
 Trace with_rank_sums(Trace t, const RankSums& sums, const Trace& all) {
   const std::vector<std::size_t> calls = counted_calls(t), of_all = counted_calls(all);
   const auto alike = [&](const Trace& trace, const std::vector<std::size_t>& list) {
-    return std::equal(list.begin(), list.end(), sums.calls.begin(), sums.calls.end(),
-                      [&](std::size_t c, const ops::OpType* type) {
-                        return &trace.calls[c].op.type() == type;
-                      });
+    return std::equal(
+        list.begin(), list.end(), sums.calls.begin(), sums.calls.end(),
+        [&](std::size_t c, const ops::OpType* type) { return &trace.calls[c].op.type() == type; });
   };
   if (!alike(t, calls) || !alike(all, of_all)) throw Error(kOther);
   for (std::size_t i = 0; i < t.values.size(); ++i)

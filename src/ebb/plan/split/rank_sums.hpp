@@ -23,7 +23,7 @@ struct RankSums {
     int output = 0;
     int accumulator = -1;  // the input that it goes on from; -1: it is to have one
     int start = -1;        // the sum that this is; -1: none, it starts from zeros
-    int place = -1;        // among those that go on from micro-batch to micro-batch; -1: none so far
+    int place = -1;  // among those that go on from micro-batch to micro-batch; -1: none so far
     bool operator==(const Sum&) const = default;
   };
   struct Count {  // a number of examples, which is the whole batch's
