@@ -35,9 +35,10 @@ std::vector<std::string> own_words() {
 
 void add_processes(CLI::App& command, int& processes) {
   command
-      .add_option("--processes", processes,
-                  "so many share every step on this machine, started by mpirun; the bits are those of "
-                  "one. For several machines, start it by mpirun or srun yourself")
+      .add_option(
+          "--processes", processes,
+          "so many share every step on this machine, started by mpirun; the bits are those of "
+          "one. For several machines, start it by mpirun or srun yourself")
       ->type_name(value::kNumber)
       ->check(number_from(1, 1024));
 }
@@ -54,8 +55,10 @@ void start_processes(const char* command, int processes) {
   dist::Launch launch{processes, 0, {}};
   const std::vector<std::string> words = own_words();
   for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--processes") ++i;  // and its number
-    else if (!words[i].starts_with("--processes=")) launch.program.push_back(words[i]);
+    if (words[i] == "--processes")
+      ++i;  // and its number
+    else if (!words[i].starts_with("--processes="))
+      launch.program.push_back(words[i]);
   }
   const auto line = dist::mpirun_line(launch);
   if (!quiet()) print(wrapped(dist::shell_line(line), 2) + "\n\n");

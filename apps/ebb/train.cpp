@@ -129,7 +129,7 @@ struct Train {
   int run(dist::World& world) const {
     train::Config config;
     std::string directory;
-    together(world, "the config", [&] { config = flags.load(); });
+    together(&world, "the config", [&] { config = flags.load(); });
     world.check_same("config", train::to_toml(config));
     by_first(world, "the run's directory", [&] {
       directory = !out.empty() ? out : config.output.directory;
@@ -145,7 +145,7 @@ struct Train {
     {
       // Until all is known to fit nothing is written, so that nothing is left behind.
       const Interrupted before("before the first step; nothing was written");
-      together(world, "the data", [&] { job.emplace(config); });
+      together(&world, "the data", [&] { job.emplace(config); });
       job->world = &world;
       trainer = job->trainer(directory, !quiet());
       say(to_string(trainer->plan()));
@@ -181,7 +181,7 @@ struct Resume {
     if (!memory.empty()) all.push_back(budget_override(memory));
     train::Config config;
     std::string config_file;
-    together(world, "the run", [&] {
+    together(&world, "the run", [&] {
       config_file = train::RunDirectory::open(directory).config();
       config = train::load_config(config_file, all);
     });
@@ -191,7 +191,7 @@ struct Resume {
     train::Standing standing;
     {
       const Interrupted before(kAsItWas);
-      together(world, "the data", [&] { job.emplace(config); });
+      together(&world, "the data", [&] { job.emplace(config); });
       job->world = &world;
       trainer = job->trainer(directory, !quiet());
       standing = trainer->take_up();

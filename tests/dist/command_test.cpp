@@ -1,33 +1,19 @@
 // ebb train and ebb resume on several processes, as users start them.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "ebb/base/sha256.hpp"
 #include "tests/dist/job.hpp"
+#include "tests/dist/shell.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb::test {
 namespace {
-
-struct Ran {
-  std::string text;  // stdout and stderr
-  int code = 0;
-  std::vector<std::string> lines() const {  // those of Ebb's errors
-    std::vector<std::string> all;
-    std::istringstream in(text);
-    for (std::string line; std::getline(in, line);)
-      if (line.starts_with("ebb: ")) all.push_back(line);
-    return all;
-  }
-};
 
 class Commands : public testing::Test {
  protected:
@@ -44,16 +30,7 @@ class Commands : public testing::Test {
   }
 
   Ran ebb(const std::string& words) const {
-    Ran ran;
-    const std::string line =
-        fmt::format("cd {} && timeout 100 {} {} 2>&1 </dev/null", folder_, EBB_COMMAND, words);
-    FILE* const pipe = ::popen(line.c_str(), "r");
-    std::array<char, 4096> part;
-    while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe))
-      ran.text.append(part.data(), got);
-    const int status = ::pclose(pipe);
-    ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return ran;
+    return shell(fmt::format("cd {} && timeout 100 {} {} </dev/null", folder_, EBB_COMMAND, words));
   }
   // A short run, with an evaluation and a ragged last batch; its words and where it goes.
   Ran train(const std::string& out, int processes, int steps = 12) const {

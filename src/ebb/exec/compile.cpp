@@ -72,15 +72,11 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
          last_examples);
     return;
   }
-  std::exception_ptr failed;
   try {
-    make(std::move(names), std::move(inputs), std::move(options), std::move(fn), dealing,
-         last_examples);
-  } catch (...) {
-    failed = std::current_exception();
-  }
-  try {
-    ranks_->together("a compile", failed);
+    together(ranks_, "a compile", [&] {
+      make(std::move(names), std::move(inputs), std::move(options), std::move(fn), dealing,
+           last_examples);
+    });
     ranks_->check_same("compiled function", plans_->fingerprint());
   } catch (...) {
     if (plans_) Functions::all().remove(*plans_);

@@ -137,25 +137,12 @@ void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, boo
   if (spill_file_) spill_file_->commit();
 }
 
-// f(); where the step is divided, nobody goes on from here unless it has worked on all ranks.
-template <class F>
-void Executor::together(const char* what, F&& f) {
-  if (!ranks_) return f();
-  std::exception_ptr failed;
-  try {
-    f();
-  } catch (...) {
-    failed = std::current_exception();
-  }
-  ranks_->together(what, failed);
-}
-
 // What a rank cannot add, it hands on all the same, so that nobody waits for it; then all know of it.
 void Executor::run_divided(std::span<const Tensor> inputs, ResultPlaces results,
                            random::State& draws, bool timed) {
   const std::span<const Plan::Run> runs(plan_.runs);
   chain_->begin();
-  together("the sums of a step", [&] {
+  together(ranks_, "the sums of a step", [&] {
     std::exception_ptr failed;
     try {
       for (const Plan::Run& run : runs.first(runs.size() - 1)) {
@@ -168,7 +155,7 @@ void Executor::run_divided(std::span<const Tensor> inputs, ResultPlaces results,
     chain_->finish();
     if (failed) std::rethrow_exception(failed);
   });
-  together("the end of a step",
+  together(ranks_, "the end of a step",
            [&] { run_micro_batch(runs.back(), inputs, results, draws, timed); });
 }
 
@@ -185,7 +172,7 @@ void Executor::step(std::span<const Tensor> inputs, std::vector<Tensor>* results
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
   if (ranks_) ranks_->step_begins();
-  together(kStepBegins, [&] {
+  together(ranks_, kStepBegins, [&] {
     take_memory(lease, results);
     if (results) places = ResultPlaces(places_);
     values_.fill();

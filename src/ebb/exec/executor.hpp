@@ -86,8 +86,6 @@ class Executor {
   inline void run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed);
   void run_divided(std::span<const Tensor> inputs, ResultPlaces results, random::State& draws,
                    bool timed);
-  template <class F>
-  void together(const char* what, F&& f);
   void undo(bool timed);
 
   std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer

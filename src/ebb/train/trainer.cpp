@@ -83,6 +83,8 @@ bool Trainer::Run::finished() const {
 
 Standing Trainer::Run::take_up() {
   compile_all();
+  if (ranks)
+    for (const auto& [name, text] : options.same) ranks->check_same(name, text);
   by_first("a claim", [&] { claim(); });
   if (!from) from = load_last();
   Standing now{.step = done, .steps = total, .saved = from_checkpoint};

@@ -109,7 +109,7 @@ data::Position Trainer::Run::load_last() {
   from_checkpoint = !path.empty();
   if (from_checkpoint) {
     CheckpointInfo info;
-    together("a checkpoint", [&] {
+    together(ranks, "a checkpoint", [&] {
       try {
         info = load_parts(path, parts());
       } catch (const FileError& e) {

@@ -42,19 +42,8 @@ struct Trainer::Run {
   bool any(bool says) const { return ranks ? !ranks->agree(!says) : says; }
   bool of_first(bool says) const { return any(first && says); }
   template <class F>
-  void together(const char* what, F&& f) const {  // none goes on unless it has worked on all
-    if (!ranks) return f();
-    std::exception_ptr failed;
-    try {
-      f();
-    } catch (...) {
-      failed = std::current_exception();
-    }
-    ranks->together(what, failed);
-  }
-  template <class F>
   void by_first(const char* what, F&& f) const {
-    together(what, [&] {
+    together(ranks, what, [&] {
       if (first) f();
     });
   }

@@ -88,7 +88,7 @@ void Trainer::Run::bad_step(const Batch& batch, const random::State& draws, doub
       "look at the data",
       done, bad_in_a_row == 1 ? "1 time" : fmt::format("{} times", bad_in_a_row), loss,
       found.empty() ? "" : "; the first: ", found, last_good());
-  together("a bad step", [&] { throw NotFinite(line); });
+  together(ranks, "a bad step", [&] { throw NotFinite(line); });
 }
 
 void Trainer::Run::log_step(const data::Position& at) {

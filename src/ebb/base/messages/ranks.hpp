@@ -44,4 +44,17 @@ class Ranks {
   ~Ranks() = default;
 };
 
+// f(); none goes on unless it has worked on all ranks. Null: this process is alone.
+template <class F>
+void together(Ranks* ranks, const char* what, F&& f) {
+  if (!ranks) return f();
+  std::exception_ptr failed;
+  try {
+    f();
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  ranks->together(what, failed);
+}
+
 }  // namespace ebb
