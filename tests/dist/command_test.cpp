@@ -94,10 +94,12 @@ TEST_F(Commands, MistakesAreToldOnce) {
   expect("train mlp.toml --memory 18MiB --processes 2", 3, "is too small");
   expect("train mlp.toml --processes 0", 2, "\"0\" is no number from 1 to 1024");
   expect("resume nowhere --processes 2", 2, "nowhere");
-  expect(
-      "train mlp.toml --processes 2 --set 'model.layers=[{kind=\"dense\",out=16},"
-      "{kind=\"batch_norm\"},{kind=\"dense\",out=10}]'",
-      2, "the batch cannot be divided among 2 ranks: examples depend on each other in batch_norm");
+  std::ofstream(folder_ + "/norm.toml") << "[model]\nkind = \"layers\"\nlayers = [{kind='dense', "
+                                           "out=16}, {kind='batch_norm'}, {kind='dense'}]\n"
+                                           "[data]\nformat = \"digits\"\nrows = 400\n"
+                                           "[train]\nbatch = 50\nsteps = 2\n";
+  expect("train norm.toml --processes 2", 2,
+         "the batch cannot be divided among 2 ranks: examples depend on each other in batch_norm");
 }
 
 }  // namespace
