@@ -57,7 +57,4 @@ void mind_limit(const train::Config& config);
 // Refuses to write over what is read, also by another of its names.
 void check_out(const char* command, const std::string& in, const std::string& out);
 
-// Refuses to be one of several processes, which would do the same work and write to the same places.
-void check_alone(const char* command);
-
 }  // namespace ebb::app

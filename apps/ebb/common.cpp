@@ -7,8 +7,6 @@
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/dist/errors.hpp"
-#include "ebb/dist/open.hpp"
 
 namespace ebb::app {
 
@@ -109,15 +107,6 @@ void check_out(const char* command, const std::string& in, const std::string& ou
         fmt::format("{}: --out is \"{}\", which is the file that is read, \"{}\"; expected "
                     "another name: it would be written over",
                     command, out, in));
-}
-
-void check_alone(const char* command) {
-  if (const auto as = dist::started())
-    throw dist::OnEveryRank(
-        fmt::format("{}: {} has started {} processes, and it trains in one so far; "
-                    "start it by itself",
-                    command, as->by, as->size),
-        as->rank == 0);
 }
 
 }  // namespace ebb::app

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ebb/dist/errors.hpp"
+
 namespace ebb::app {
 namespace {
 
@@ -39,6 +41,7 @@ void set_quiet(bool quiet) { is_quiet = quiet; }
 bool quiet() { return is_quiet; }
 
 int complain(std::string_view line, int code) {
+  if (dist::told_by_another()) return code;
   const std::string all = fmt::format("ebb: {}\n", line);
   std::fwrite(all.data(), 1, all.size(), stderr);
   return code;

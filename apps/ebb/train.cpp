@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <csignal>
 #include <filesystem>
 #include <optional>
 
@@ -7,6 +8,7 @@
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
 #include "apps/ebb/interrupted.hpp"
+#include "apps/ebb/processes.hpp"
 #include "apps/ebb/runs.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
@@ -63,6 +65,8 @@ train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
     return trainer.run(stop);
   } catch (const OutOfMemory&) {
     throw;
+  } catch (const dist::RankLost&) {
+    throw;
   } catch (const train::NotFinite& e) {
     throw failed(e);
   } catch (const Error& e) {
@@ -73,61 +77,93 @@ train::Outcome run_steps(train::Trainer& trainer, const train::StopSignal& stop,
 
 constexpr char kAsItWas[] = "before it went on; the run is as it was";
 
-void train_in(train::Job& job, train::Trainer& trainer, const train::StopSignal& stop,
-              const std::string& directory, const train::Standing& standing) {
+// The exit code: not 0 where a signal has stopped it, on all ranks alike.
+int train_in(dist::World& world, train::Job& job, train::Trainer& trainer,
+             const train::StopSignal& stop, const std::string& directory,
+             const train::Standing& standing) {
   const bool over = standing.over.has_value();
   const train::Outcome out = run_steps(trainer, stop, directory);
   const train::RunDirectory run = train::RunDirectory::open(directory);
-  const train::Checkpoints checkpoints(run.checkpoints());
-  try {
-    if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
-      export_model(best->path, job, run.model());
-  } catch (const FileError& e) {
-    throw Exit{complain(fmt::format("{}; all steps are saved, and ebb resume {} writes the model",
-                                    e.what(), directory),
-                        1)};
-  }
+  by_first(world, "the model", [&] {
+    const train::Checkpoints checkpoints(run.checkpoints());
+    try {
+      if (const auto best = checkpoints.best() ? checkpoints.best() : checkpoints.latest())
+        export_model(best->path, job, run.model());
+    } catch (const FileError& e) {
+      throw Exit{complain(fmt::format("{}; all steps are saved, and ebb resume {} writes the model",
+                                      e.what(), directory),
+                          1)};
+    }
+  });
   say(over ? nothing_to_do(directory, job, out) : summary(out));
   say(fmt::format("model: {}\n", run.model()));
-  if (out.why == train::Outcome::Why::signal)
-    throw Exit{
-        complain(fmt::format("stopped by a signal and saved; ebb resume {} goes on", directory),
-                 128 + out.signal)};
+  if (out.why != train::Outcome::Why::signal) return 0;
+  const int code = 128 + (out.signal ? out.signal : SIGTERM);  // another rank's
+  if (!world.first()) return code;
+  return complain(fmt::format("stopped by a signal and saved; ebb resume {} goes on", directory),
+                  code);
+}
+
+// What a command does in a world, be it of one; `f` gives the exit code.
+template <class F>
+void in_world(const char* command, int processes, F&& f) {
+  start_processes(command, processes);
+  int code = 0;
+  {
+    dist::World world;
+    if (!world.first()) set_quiet(true);
+    code = f(world);
+  }
+  if (code) throw Exit{code};
 }
 
 struct Train {
   ConfigFlags flags;
   std::string out;
+  int processes = 0;
 
   void run() const {
-    check_alone("train");
-    train::Config config = flags.load();
-    mind_limit(config);
-    std::string directory = !out.empty() ? out : config.output.directory;
-    if (directory.empty())
-      directory = train::RunDirectory::next_free(usual_run(flags.config));
-    else
-      train::RunDirectory::check_free(directory);
+    in_world("train", processes, [this](dist::World& world) { return run(world); });
+  }
+
+  int run(dist::World& world) const {
+    train::Config config;
+    std::string directory;
+    together(&world, "the config", [&] { config = flags.load(); });
+    if (world.first()) mind_limit(config);
+    world.check_same("config", train::to_toml(config));
+    by_first(world, "the run's directory", [&] {
+      directory = !out.empty() ? out : config.output.directory;
+      if (directory.empty())
+        directory = train::RunDirectory::next_free(usual_run(flags.config));
+      else
+        train::RunDirectory::check_free(directory);
+    });
+    directory = world.broadcast(directory);
     const bool again = train::RunDirectory::is_run(directory);
     std::optional<train::Job> job;
     std::unique_ptr<train::Trainer> trainer;
     {
       // Until all is known to fit nothing is written, so that nothing is left behind.
       const Interrupted before("before the first step; nothing was written");
-      job.emplace(config);
+      together(&world, "the data", [&] { job.emplace(config); });
+      job->world = &world;
       trainer = job->trainer(directory, !quiet());
       say(to_string(trainer->plan()));
     }
     const train::StopSignal stop;  // from here on all that was begun is written
     const std::string text = train::to_toml(config);
     if (again) say(fmt::format("{}: the run there has saved nothing; it begins anew\n", directory));
-    again ? train::RunDirectory::begin_anew(directory, text)
-          : train::RunDirectory::create(directory, text);
+    by_first(world, "the run's directory", [&] {
+      again ? train::RunDirectory::begin_anew(directory, text)
+            : train::RunDirectory::create(directory, text);
+    });
     try {
-      train_in(*job, *trainer, stop, directory, {});
+      return train_in(world, *job, *trainer, stop, directory, {});
     } catch (const Error&) {  // no step was taken: the name is free for another try
       std::error_code left_as_it_is;
-      if (!again && trainer->holds_directory() && train::RunDirectory::has_saved_nothing(directory))
+      if (world.first() && !again && trainer->holds_directory() &&
+          train::RunDirectory::has_saved_nothing(directory))
         std::filesystem::remove_all(directory, left_as_it_is);
       throw;
     }
@@ -137,19 +173,30 @@ struct Train {
 struct Resume {
   std::string directory, memory;
   std::vector<std::string> set;
+  int processes = 0;
 
   void run() const {
-    check_alone("resume");
-    const train::RunDirectory run = train::RunDirectory::open(directory);
+    in_world("resume", processes, [this](dist::World& world) { return run(world); });
+  }
+
+  int run(dist::World& world) const {
     std::vector<std::string> all = set;
     if (!memory.empty()) all.push_back(budget_override(memory));
+    train::Config config;
+    std::string config_file;
+    together(&world, "the run", [&] {
+      config_file = train::RunDirectory::open(directory).config();
+      config = train::load_config(config_file, all);
+    });
+    world.check_same("config", train::to_toml(config));
     std::optional<train::Job> job;
     std::unique_ptr<train::Trainer> trainer;
     train::Standing standing;
     {
       const Interrupted before(kAsItWas);
-      job.emplace(train::load_config(run.config(), all));
-      mind_limit(job->config);
+      together(&world, "the data", [&] { job.emplace(config); });
+      job->world = &world;
+      if (world.first()) mind_limit(job->config);
       trainer = job->trainer(directory, !quiet());
       standing = trainer->take_up();
     }
@@ -158,8 +205,10 @@ struct Resume {
       say(fmt::format("{}: nothing was saved there; it begins at step 0\n", directory));
     if (!standing.over) say(to_string(trainer->plan()));
     // It was not refused: who goes on later goes on with it.
-    if (!all.empty()) write_file(run.config(), train::to_toml(job->config));
-    train_in(*job, *trainer, stop, directory, standing);
+    by_first(world, "the run's config", [&] {
+      if (!all.empty()) write_file(config_file, train::to_toml(job->config));
+    });
+    return train_in(world, *job, *trainer, stop, directory, standing);
   }
 };
 
@@ -176,11 +225,13 @@ void add_train(CLI::App& app) {
   c->group(group::kTrain);
   c->footer(
       "ebb train train.toml --memory 64MiB\n"
-      "ebb train train.toml --set train.lr=0.01 --out runs/slow\n");
+      "ebb train train.toml --set train.lr=0.01 --out runs/slow\n"
+      "ebb train train.toml --processes 4          # the same bits on four processes\n");
   train->flags.add(*c);
   c->add_option("--out", train->out,
                 "directory of the run; runs/ and the config's name where it is not said")
       ->type_name(value::kFolder);
+  add_processes(*c, train->processes);
   add_quiet(*c);
   c->callback([train] { train->run(); });
 
@@ -203,6 +254,7 @@ void add_train(CLI::App& app) {
                 "section.key=value: epochs, threads, what is printed and kept; may be repeated")
       ->allow_extra_args(false)
       ->type_name(value::kSetting);
+  add_processes(*r, resume->processes);
   add_quiet(*r);
   r->callback([resume] { resume->run(); });
 }

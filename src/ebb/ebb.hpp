@@ -12,6 +12,7 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/data/data.hpp"
+#include "ebb/dist/strategy.hpp"
 #include "ebb/dist/world.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/exec/input_gradients.hpp"

@@ -1,7 +1,6 @@
 // Whole programs: what ranks say to each other, what they are refused, what they hold.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <array>
 #include <cstdio>
@@ -14,27 +13,13 @@
 #include "ebb/dist/world.hpp"
 #include "models/memory_group.hpp"
 #include "tests/dist/job.hpp"
+#include "tests/dist/shell.hpp"
 #include "tests/error_of.hpp"
 
 namespace ebb::test {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
-
-struct Ran {
-  std::string text;  // stdout and stderr
-  int code = 0;
-};
-Ran shell(const std::string& command) {
-  Ran ran;
-  FILE* const pipe = ::popen(("exec 2>&1; " + command).c_str(), "r");
-  std::array<char, 4096> part;
-  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe))
-    ran.text.append(part.data(), got);
-  const int status = ::pclose(pipe);
-  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return ran;
-}
 
 class Jobs : public testing::Test {
  protected:

@@ -114,8 +114,8 @@ struct Mlp {
   void each(auto&& f) { f("up", up), f("down", down); }
 };
 
-// Trains in a budget, with messages between the steps, in a group of its own that the kernel limits to it; it
-// enters before anything of it is in memory. Without a budget: names the smallest.
+// Trains with the others in a budget, in a group of its own that the kernel limits to it; it enters before
+// anything of it is in memory. Without a budget: names the smallest.
 void budget(const std::string& folder) {
   const std::string door = text("EBB_TEST_DOOR_" + text("OMPI_COMM_WORLD_RANK"));
   if (!door.empty() && text("EBB_TEST_INSIDE").empty()) {
@@ -126,29 +126,15 @@ void budget(const std::string& folder) {
   }
   dist::World world;
   const std::uint64_t bytes = std::stoull("0" + text("EBB_TEST_BUDGET"));
-  constexpr std::size_t kSent = 256 << 10;
-  const memory::Buffer out(kSent, "out", Category::data), in(kSent, "in", Category::data);
   Mlp model{{nn::Init(1) / "up", 784, 256}, {nn::Init(1) / "down", 256, 10}};
   optim::AdamW adam(params(model), {.lr = 1e-3});
-  const Dataset data = data::digits(512, 1).shuffle(1).batch(64);
-  CompileOptions options;
+  const Dataset data = data::digits(512, 1).shuffle(1).batch(64).part(world);
+  CompileOptions options{.world = &world};
   if (bytes) options.memory = ByteSize{bytes};
   auto step = compile(data.spec(), options, [&](const Batch& b) {
     return adam.minimize(sparse_cross_entropy(model.down(relu(model.up(b["image"]))), b["label"]));
   });
-  const int next = (world.rank() + 1) % world.size(),
-            before = (world.rank() + world.size() - 1) % world.size();
-  for (const Batch& b : data.epochs(3)) {
-    step(b);
-    if (!world.post()) continue;
-    dist::Message to = dist::Message::to({next, Channel::data, 0}, {out.data(), kSent});
-    dist::Message from = dist::Message::from({before, Channel::data, 0}, {in.data(), kSent});
-    world.post()->start(from);
-    world.post()->start(to);
-    world.post()->wait(to);
-    world.post()->wait(from);
-    world.barrier();
-  }
+  for (const Batch& b : data.epochs(3)) step(b);
   const auto all = world.gather_values(
       std::array<std::uint64_t, 2>{smallest_budget(), process::peak_resident()});
   if (!world.first()) return;
@@ -181,8 +167,9 @@ void twice(const std::string&) {
 
 int rank_main(const std::vector<std::string>& arguments) {
   const std::map<std::string, std::function<void(const std::string&)>> roles = {
-      {"work", work},     {"talk", talk},   {"footprint", footprint}, {"budget", budget},
-      {"differ", differ}, {"stray", stray}, {"early", leave_early},   {"twice", twice}};
+      {"work", work},         {"talk", talk},     {"footprint", footprint},
+      {"budget", budget},     {"differ", differ}, {"stray", stray},
+      {"early", leave_early}, {"twice", twice},   {"train", train_role}};
   try {
     roles.at(arguments.at(0))(arguments.at(1));
     return 0;
@@ -192,7 +179,7 @@ int rank_main(const std::vector<std::string>& arguments) {
   } catch (const dist::RankLost&) {
     return 1;  // it was told
   } catch (const std::exception& e) {
-    std::cerr << fmt::format("ebb: {}\n", e.what());
+    if (!dist::told_by_another()) std::cerr << fmt::format("ebb: {}\n", e.what());
     return 2;
   }
 }

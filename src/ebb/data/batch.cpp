@@ -99,6 +99,22 @@ BatchSpec BatchSpec::with_last(std::int64_t rows) const {
   return out;
 }
 
+BatchSpec BatchSpec::as_part(std::int64_t whole_rows, std::int64_t whole_last) const {
+  BatchSpec out = *this;
+  out.whole_rows_ = whole_rows;
+  out.whole_last_ = whole_last;
+  return out;
+}
+
+BatchSpec BatchSpec::of_whole() const {
+  if (whole_rows_ < 0) return *this;
+  BatchSpec out = *this;
+  for (Spec& s : out.values_) s = s.with_axis(0, whole_rows_);
+  out.last_rows_ = whole_last_;
+  out.whole_rows_ = -1;
+  return out;
+}
+
 memory::Promise& data::promise() {
   static auto* const promise = new memory::Promise("batches of data sets");  // outlives them
   return *promise;

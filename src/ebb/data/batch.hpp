@@ -81,10 +81,15 @@ class BatchSpec : public Named<Spec> {
   BatchSpec with_last(std::int64_t rows) const;
   std::int64_t last_rows() const { return last_rows_; }  // 0: none is known
 
+  // That they are parts (Dataset::part) of batches of so many rows, the last of so many; and those batches.
+  BatchSpec as_part(std::int64_t whole_rows, std::int64_t whole_last) const;
+  BatchSpec of_whole() const;
+
  private:
   BatchSpec with_axis(int axis, std::int64_t size) const;
   std::uint64_t dealing_bytes_ = 0;  // 0: the program makes them
   std::int64_t last_rows_ = 0;
+  std::int64_t whole_rows_ = -1, whole_last_ = 0;  // -1: they are the whole
 };
 
 namespace data {

@@ -215,6 +215,7 @@ BatchSpec Dataset::spec() const {
     length = Gather(*this).token_batches().buckets().back().length;
   }
   std::int64_t last = drop_last_ || tokens_ ? 0 : size() % batch_rows_;
+  const std::int64_t whole = rows, whole_last = last < rows ? last : 0;
   rows = part_.rows(rows);
   last = part_.rows(last);
   BatchSpec spec = Gather(*this).unmapped(rows, length);
@@ -225,7 +226,8 @@ BatchSpec Dataset::spec() const {
     for (const Tensor& t : one.values()) specs.push_back(t.spec().with_axis(0, rows));
     spec = BatchSpec(one.shared_names(), std::move(specs));
   }
-  return spec.dealt_with(dealing).with_last(last < rows ? last : 0);
+  spec = spec.dealt_with(dealing).with_last(last < rows ? last : 0);
+  return part_.whole() ? spec : spec.as_part(whole, whole_last);
 }
 
 Batch Dataset::all() const { return gather(nullptr, 0, size()); }

@@ -36,6 +36,21 @@ class OnEveryRank : public Error {
   bool speaks_;
 };
 
+// Another rank has failed, in what all do together. The line is that rank's, which tells it.
+class FailedElsewhere : public OnEveryRank {
+ public:
+  FailedElsewhere(const std::string& line, int rank) : OnEveryRank(line, false), rank_(rank) {}
+  int rank() const { return rank_; }
+
+ private:
+  int rank_;
+};
+
+// Whether what all ranks have failed with together is told by another than this one. Where it is, waits a moment, as
+// above.
+bool told_by_another();
+void set_told_by_another(bool told);
+
 // Ranks do not have the same program, config, data or plan. The line names what, the ranks, both values.
 class Mismatch : public OnEveryRank {
  public:

@@ -40,6 +40,16 @@ void tell(const std::string& line) {
   if (::write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody is there to read it
 }
 
+std::string line_of(const std::exception_ptr& failed) {
+  try {
+    std::rethrow_exception(failed);
+  } catch (const std::exception& e) {
+    return std::string(e.what()).substr(0, 2000);
+  } catch (...) {
+    return "an exception of a type of its own";
+  }
+}
+
 std::string at_step(std::int64_t step) {
   return step < 0 ? "before its first step" : fmt::format("at step {}", step);
 }
@@ -247,7 +257,61 @@ void World::check_same(std::string_view name, std::string_view fingerprint) {
                  first());
 }
 
+void World::together(const char* what, const std::exception_ptr& failed) {
+  if (!job_) {
+    if (failed) std::rethrow_exception(failed);
+    return;
+  }
+  if (job_->collectives.vote(!failed, what)) {
+    job_->told = false;
+    set_told_by_another(false);
+    return;
+  }
+  const std::vector<std::string> all = gather(failed ? "x" + line_of(failed) : "");
+  job_->told = true;
+  int first = 0;
+  while (all[static_cast<std::size_t>(first)].empty()) ++first;
+  set_told_by_another(first != rank_);
+  if (failed) std::rethrow_exception(failed);
+  throw FailedElsewhere(fmt::format("rank {} of {} on {}: {}", first, size_, host(first),
+                                    all[static_cast<std::size_t>(first)].substr(1)),
+                        first);
+}
+
+namespace {
+
+class Posted final : public Ranks::Letter {
+ public:
+  Posted(Post& post, Message::Way way, const Address& address, std::span<std::byte> bytes)
+      : post_(post), message_(way, address, bytes) {}
+  void start() override { post_.start(message_); }
+  void wait() override { post_.wait(message_); }
+
+ private:
+  Post& post_;
+  Message message_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ranks::Letter> World::letter_to(int rank, int tag,
+                                                std::span<const std::byte> bytes) {
+  return std::make_unique<Posted>(
+      job_->post, Message::Way::send, Address{rank, Channel::data, tag},
+      std::span(const_cast<std::byte*>(bytes.data()), bytes.size()));  // only read
+}
+
+std::unique_ptr<Ranks::Letter> World::letter_from(int rank, int tag, std::span<std::byte> bytes) {
+  return std::make_unique<Posted>(job_->post, Message::Way::receive,
+                                  Address{rank, Channel::data, tag}, bytes);
+}
+
+void World::step_begins() {
+  if (job_ && counted_steps_ >= 0) job_->watch->set_step(counted_steps_++);
+}
+
 void World::set_step(std::int64_t step) {
+  counted_steps_ = -1;
   if (job_) job_->watch->set_step(step);
 }
 void World::expect_step(double seconds) {

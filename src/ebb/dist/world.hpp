@@ -18,11 +18,13 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "ebb/base/messages/ranks.hpp"
 #include "ebb/dist/errors.hpp"
 
 namespace ebb {
@@ -39,7 +41,7 @@ struct WorldOptions {
   double silence_seconds = 5;  // without one, after which a rank is lost
 };
 
-class World {
+class World final : public Ranks {
  public:
   using Options = WorldOptions;
   World() : World(Options{}) {}
@@ -52,17 +54,17 @@ class World {
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   bool first() const { return rank_ == 0; }  // who speaks, and writes what is written once
   const std::string& host() const { return hosts_[static_cast<std::size_t>(rank_)]; }
   const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
   void barrier();  // until all are here
   // Whether all have said yes: what is then done is done by all, or by none.
-  bool agree(bool yes);
+  bool agree(bool yes) override;
   // Small values: of all ranks, by rank; of the first one.
-  std::vector<std::string> gather(std::string_view mine);
+  std::vector<std::string> gather(std::string_view mine) override;
   std::string broadcast(std::string_view of_first);
   template <class T>
   requires std::is_trivially_copyable_v<T> std::vector<T> gather_values(const T& mine) {
@@ -76,14 +78,20 @@ class World {
   }
 
   // Refuses, by a Mismatch on all ranks, what is not the same on all: a config, the data, a plan.
-  void check_same(std::string_view name, std::string_view fingerprint);
+  void check_same(std::string_view name, std::string_view fingerprint) override;
+  // What each has failed with, or null: where one has, all throw. The first speaks (OnEveryRank); its own is thrown
+  // on a rank that has failed, and FailedElsewhere on the others.
+  void together(const char* what, const std::exception_ptr& failed) override;
 
-  // Where this rank is: what is told of it when it is lost.
+  // Where this rank is: what is told of it when it is lost. Until it is said, steps that ranks share are counted.
   void set_step(std::int64_t step);
+  void step_begins() override;
   // How long a step takes; a rank that is busy with one for 20 times that ends the job. 0: however long.
   void expect_step(double seconds);
 
   Post* post();  // for messages of one's own; none in a world of one
+  std::unique_ptr<Letter> letter_to(int rank, int tag, std::span<const std::byte> bytes) override;
+  std::unique_ptr<Letter> letter_from(int rank, int tag, std::span<std::byte> bytes) override;
   // Bytes that the library for messages holds, set aside of a budget for as long as this lives.
   std::uint64_t footprint() const;
 
@@ -92,6 +100,7 @@ class World {
   void join();
 
   int rank_ = 0, size_ = 1;
+  std::int64_t counted_steps_ = 0;  // -1: they are told
   std::vector<std::string> hosts_;
   std::unique_ptr<Job> job_;  // none: a world of one
 };

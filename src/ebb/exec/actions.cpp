@@ -16,7 +16,7 @@ namespace {
 class Builder {
  public:
   Builder(const plan::Program& program, Addresses& addresses, const SpilledVariables* spilled,
-          const ResidentVariables& resident)
+          const ResidentVariables& resident, bool chained)
       : program_(program),
         trace_(program.trace),
         lowered_(program.lowered),
@@ -24,6 +24,8 @@ class Builder {
         addresses_(addresses),
         spilled_(spilled),
         resident_(resident),
+        chained_(chained),
+        taken_sum_(trace_.carry.size()),
         reading_(schedule_.instances.size(), kNone),
         taken_(schedule_.instances.size()),
         wait_before_(schedule_.steps.size()),
@@ -100,8 +102,24 @@ class Builder {
     bool updates = false;
     for (const Id value : call.out) updates |= add_output(value);
     add_stream(c, step.node, call);
+    if (chained_) take_sums(call);
     add(Kind::run, static_cast<std::uint32_t>(made_.calls.size()), updates);
     made_.calls.push_back(c);
+    if (chained_)
+      for (const Id value : call.out)
+        if (const Id sum = lowered_.sum_of[lowered_.buffer_of[value]]; sum != kNone)
+          add(Kind::give, static_cast<std::uint32_t>(sum));
+  }
+
+  // Before the first call that reads or writes them.
+  void take_sums(const trace::Call& call) {
+    for (const auto* values : {&call.in, &call.out})
+      for (const Id value : *values) {
+        const Id sum = lowered_.sum_of[lowered_.buffer_of[value]];
+        if (sum == kNone || taken_sum_[static_cast<std::size_t>(sum)]) continue;
+        taken_sum_[static_cast<std::size_t>(sum)] = true;
+        add(Kind::take, static_cast<std::uint32_t>(sum));
+      }
   }
 
   void wait_for_reads(const std::vector<Id>& instances) {
@@ -165,20 +183,23 @@ class Builder {
   Addresses& addresses_;
   const SpilledVariables* spilled_;
   const ResidentVariables& resident_;
+  const bool chained_;
   Actions made_;
-  std::vector<Id> reading_;  // per instance: the transfer that nobody has waited for, or kNone
-  std::vector<bool> taken_;  // per instance: its bytes become another's in its last step
+  std::vector<bool> taken_sum_;  // per sum
+  std::vector<Id> reading_;      // per instance: the transfer that nobody has waited for, or kNone
+  std::vector<bool> taken_;      // per instance: its bytes become another's in its last step
   std::vector<std::vector<std::uint32_t>> wait_before_, wait_after_;  // per step: transfers
 };
 
 }  // namespace
 
 Actions make_actions(const plan::Program& program, Addresses& addresses,
-                     const SpilledVariables* spilled, const ResidentVariables& resident) {
-  return Builder(program, addresses, spilled, resident).build();
+                     const SpilledVariables* spilled, const ResidentVariables& resident,
+                     bool chained) {
+  return Builder(program, addresses, spilled, resident, chained).build();
 }
 
-void Actions::run(SpillFile* file, CallSeconds* times, bool& updated) {
+void Actions::run(SpillFile* file, CallSeconds* times, bool& updated, RankChain* chain) {
   for (const Action& a : list) {
     switch (a.kind) {
       case Kind::run: {
@@ -208,6 +229,12 @@ void Actions::run(SpillFile* file, CallSeconds* times, bool& updated) {
       }
       case Kind::wait:
         file->wait(transfers[a.index].ticket);
+        break;
+      case Kind::take:
+        chain->take(a.index);
+        break;
+      case Kind::give:
+        chain->give(a.index);
         break;
     }
   }

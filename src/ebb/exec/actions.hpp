@@ -11,6 +11,7 @@
 
 #include "ebb/exec/addresses.hpp"
 #include "ebb/exec/call_times.hpp"
+#include "ebb/exec/rank_chain.hpp"
 #include "ebb/exec/resident_variables.hpp"
 #include "ebb/exec/spill/spilled_variables.hpp"
 #include "ebb/exec/spill/streamed_update.hpp"
@@ -19,9 +20,9 @@
 namespace ebb::exec {
 
 struct Action {
-  enum class Kind : std::uint8_t { run, write, read, wait } kind;
+  enum class Kind : std::uint8_t { run, write, read, wait, take, give } kind;
   bool updates = false;  // a variable in memory
-  std::uint32_t index;   // run: into calls; else into transfers
+  std::uint32_t index;   // run: into calls; take, give: which sum; else into transfers
 };
 
 struct Actions {
@@ -68,12 +69,15 @@ struct Actions {
   ops::Outs outs_of(const Call& c) const { return {outs.data() + c.first_out, c.outs}; }
 
   // `file`: null where nothing is spilled; `times`: null where it is not timed. `updated` becomes true
-  // before the first call that changes a variable in memory: from there on a failure leaves a mixture.
-  void run(SpillFile* file, CallSeconds* times, bool& updated);
+  // before the first call that changes a variable in memory: from there on a failure leaves a mixture. `chain`:
+  // where the step is divided among ranks.
+  void run(SpillFile* file, CallSeconds* times, bool& updated, RankChain* chain = nullptr);
 };
 
-// `addresses` is walked to the end of the schedule. `spilled`: null where nothing is.
+// `addresses` is walked to the end of the schedule. `spilled`: null where nothing is. `chained`: its sums come
+// from the rank before, and go to the next.
 Actions make_actions(const plan::Program& program, Addresses& addresses,
-                     const SpilledVariables* spilled, const ResidentVariables& resident);
+                     const SpilledVariables* spilled, const ResidentVariables& resident,
+                     bool chained = false);
 
 }  // namespace ebb::exec

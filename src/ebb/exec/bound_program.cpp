@@ -10,7 +10,8 @@ BoundProgram::BoundProgram(const plan::Plan& plan, const plan::Program& program,
 BoundProgram::BoundProgram(const plan::Plan& plan, const plan::Program& p, Addresses addresses,
                            const SpilledVariables* spilled, const ResidentVariables& resident)
     : program(p),
-      actions(make_actions(p, addresses, spilled, resident)),
+      actions(make_actions(p, addresses, spilled, resident,
+                           plan.divided() && &p != &plan.programs.back())),
       results(find_results(plan, p, addresses, resident)),
       times(p) {
   for (const Spec& in : p.trace.inputs)

@@ -1,5 +1,7 @@
 #include "ebb/exec/compile.hpp"
 
+#include <fmt/core.h>
+
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/function_plans.hpp"
 #include "ebb/exec/locks.hpp"
@@ -13,6 +15,11 @@ trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
   return [names = std::move(names), fn = std::move(fn)](std::span<const Tensor> inputs) {
     return fn(Batch(names, {inputs.begin(), inputs.end()}));
   };
+}
+
+// Ranks that share a step plan it for the whole batch.
+BatchSpec planned(const BatchSpec& spec, const CompileOptions& options) {
+  return part_of(options).whole() ? spec : spec.of_whole();
 }
 
 }  // namespace
@@ -31,8 +38,8 @@ std::vector<Tensor> to_tensors(const Tensor& result) { return {result}; }
 
 std::vector<plan::FrontierPoint> frontier(const BatchSpec& spec, const CompileOptions& options,
                                           OnBatch fn) {
-  return Compiled::frontier(spec.values(), options, on_tensors(spec.shared_names(), std::move(fn)),
-                            spec.dealing_bytes());
+  return Compiled::frontier(planned(spec, options).values(), options,
+                            on_tensors(spec.shared_names(), std::move(fn)), spec.dealing_bytes());
 }
 
 std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs,
@@ -55,9 +62,31 @@ std::vector<plan::FrontierPoint> Compiled::frontier(std::vector<Spec> inputs,
   }
 }
 
+// Ranks that plan together go on together, with the same function; nobody holds a lock while it waits.
 Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
                    CompileOptions options, trace::Function fn, std::uint64_t dealing,
-                   std::int64_t last_examples) {
+                   std::int64_t last_examples)
+    : ranks_(options.world && options.world->size() > 1 ? options.world : nullptr) {
+  if (!ranks_) {
+    make(std::move(names), std::move(inputs), std::move(options), std::move(fn), dealing,
+         last_examples);
+    return;
+  }
+  try {
+    together(ranks_, "a compile", [&] {
+      make(std::move(names), std::move(inputs), std::move(options), std::move(fn), dealing,
+           last_examples);
+    });
+    ranks_->check_same("compiled function", plans_->fingerprint());
+  } catch (...) {
+    if (plans_) Functions::all().remove(*plans_);
+    throw;
+  }
+}
+
+void Compiled::make(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
+                    CompileOptions options, trace::Function fn, std::uint64_t dealing,
+                    std::int64_t last_examples) {
   Functions& all = Functions::all();
   const PlanLock alone;
   const runtime::Undecided undecided;
@@ -75,10 +104,10 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
   plans_->executor_seen_last().set_minimum(all.minimum());
 }
 
-Compiled::Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn)
-    : Compiled(spec.shared_names(), spec.values(), std::move(options),
+Compiled::Compiled(const BatchSpec& spec, const CompileOptions& options, OnBatch fn)
+    : Compiled(spec.shared_names(), planned(spec, options).values(), options,
                on_tensors(spec.shared_names(), std::move(fn)), spec.dealing_bytes(),
-               spec.last_rows()) {}
+               planned(spec, options).last_rows()) {}
 
 Compiled::~Compiled() {
   if (plans_) Functions::all().remove(*plans_);
@@ -86,37 +115,70 @@ Compiled::~Compiled() {
 Compiled::Compiled(Compiled&&) noexcept = default;
 Compiled& Compiled::operator=(Compiled&& other) noexcept {
   std::swap(plans_, other.plans_);
+  std::swap(ranks_, other.ranks_);
   return *this;
 }
 
 // f(executor), with the plan for these inputs, made where there is none yet.
 template <class F>
-void Compiled::with_plan(std::span<const Tensor> inputs, F&& f) {
-  for (const Tensor& t : inputs) t.check_known();
+void Compiled::with_plan(std::span<const Tensor> inputs, const Batch* batch, F&& f) {
+  const auto prepared = [&](auto&& prepare) {
+    if (!ranks_) return prepare();
+    try {
+      return prepare();
+    } catch (...) {  // the others are told at the step, which they are about to begin
+      ranks_->together(kStepBegins, std::current_exception());
+      throw;
+    }
+  };
+  prepared([&] { check(inputs, batch); });
+  const std::int64_t rows = batch ? batch->whole_rows() : 0;
   for (;;) {
     {
       const RunLock runs;
-      if (Executor* const executor = plans_->find(inputs)) return f(*executor);
+      Executor* const executor = prepared([&] { return plans_->find(inputs, rows); });
+      if (executor) return f(*executor);
     }
-    plans_->make_for(inputs);
+    prepared([&] { plans_->make_for(inputs, rows); });
   }
+}
+
+void Compiled::check(std::span<const Tensor> inputs, const Batch* batch) const {
+  for (const Tensor& t : inputs) t.check_known();
+  const data::Part& part = plans_->part();
+  if (part.whole()) return;
+  if (!batch)
+    throw Error(
+        "compiled step: tensors say not which rows of the batch they are; where ranks share a "
+        "step, give it a Batch of data.part(world)");
+  const std::int64_t all = batch->whole_rows(), first = part.begin(all), rows = part.rows(all);
+  if (batch->rows() != rows || (rows > 0 && batch->first_row() != first))
+    throw Error(fmt::format(
+        "compiled step: the batch has rows {} to {} of {}, and those of rank {} of {} are {} to "
+        "{}; take it from data.part(world)",
+        batch->first_row(), batch->first_row() + batch->rows(), all, part.index, part.count, first,
+        first + rows));
 }
 
 const std::vector<Tensor>& Compiled::run(const Batch& batch) {
   const Names& names = plans_->names();
-  if (batch.names() == names) return run(batch.values());
+  if (batch.names() == names) return run(batch.values(), &batch);
   std::vector<Tensor> inputs;  // in another order, or among others
   for (const std::string& name : names) inputs.push_back(batch[name]);
-  return run(inputs);
+  return run(inputs, &batch);
 }
 
 const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs) {
-  with_plan(inputs, [&](Executor& e) { e.run(inputs, plans_->results); });
+  return run(inputs, nullptr);
+}
+
+const std::vector<Tensor>& Compiled::run(std::span<const Tensor> inputs, const Batch* batch) {
+  with_plan(inputs, batch, [&](Executor& e) { e.run(inputs, plans_->results); });
   return plans_->results;
 }
 
 void Compiled::run_into(std::span<const Tensor> inputs, std::span<std::byte* const> results) {
-  with_plan(inputs, [&](Executor& e) { e.run(inputs, results); });
+  with_plan(inputs, nullptr, [&](Executor& e) { e.run(inputs, results); });
 }
 
 const plan::Plan& Compiled::plan() const { return plans_->plan_seen_last(); }

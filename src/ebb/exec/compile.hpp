@@ -12,6 +12,13 @@
 // evaluation said when it was compiled, so compile one step for each. Random draws go on with the
 // optimizer's steps: without one, every call draws the same until random::next_step().
 //
+// Several processes share a step where `.world` names them: each has its rows of the batch, and all of them the
+// same weights, with the bits that one process would have.
+//
+//   dist::World world;
+//   auto step = compile(data.spec(), {.world = &world}, …);            // of the whole batch
+//   for (const Batch& b : data.part(world).epochs(3)) step(b);
+//
 // Steps may run on several threads at once, each function on one of them. A compile, or a shape that is
 // met for the first time, waits for the steps that run, and those that come wait for it: it may plan the
 // others anew.
@@ -43,7 +50,7 @@ class Compiled {
   // of the last batch of an epoch, where that is smaller; 0: none is known.
   Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
            trace::Function fn, std::uint64_t dealing = 0, std::int64_t last_examples = 0);
-  Compiled(const BatchSpec& spec, CompileOptions options, OnBatch fn);
+  Compiled(const BatchSpec& spec, const CompileOptions& options, OnBatch fn);
   ~Compiled();
   Compiled(Compiled&&) noexcept;
   Compiled& operator=(Compiled&&) noexcept;
@@ -60,8 +67,14 @@ class Compiled {
                                                    trace::Function fn, std::uint64_t dealing = 0);
 
  private:
+  void make(std::shared_ptr<const Names> names, std::vector<Spec> inputs, CompileOptions options,
+            trace::Function fn, std::uint64_t dealing, std::int64_t last_examples);
+  // `batch`: that the inputs are of, and which tells which rows they are; null: nobody knows.
+  void check(std::span<const Tensor> inputs, const Batch* batch) const;
+  const std::vector<Tensor>& run(std::span<const Tensor> inputs, const Batch* batch);
   template <class F>
-  void with_plan(std::span<const Tensor> inputs, F&& f);
+  void with_plan(std::span<const Tensor> inputs, const Batch* batch, F&& f);
+  Ranks* ranks_ = nullptr;  // that steps are divided among
   std::unique_ptr<FunctionPlans> plans_;
 };
 
@@ -116,10 +129,10 @@ class Step {
 };
 
 template <class Fn>
-auto compile(const BatchSpec& spec, CompileOptions options, Fn fn) {
+auto compile(const BatchSpec& spec, const CompileOptions& options, Fn fn) {
   using R = std::decay_t<std::invoke_result_t<Fn&, const Batch&>>;
   using Result = std::conditional_t<std::is_same_v<R, Variable>, Tensor, R>;
-  return Step<Result>(exec::Compiled(spec, std::move(options), exec::on_batch(std::move(fn))));
+  return Step<Result>(exec::Compiled(spec, options, exec::on_batch(std::move(fn))));
 }
 
 // What compile would do with each budget: the curve of time over memory, rising budget, falling

@@ -25,7 +25,7 @@ std::shared_ptr<Executor::SharedFile> Executor::open_file(const Plan& plan,
 }
 
 Executor::Executor(std::shared_ptr<Plan> plan, Arenas& arenas, Arena* arena,
-                   std::shared_ptr<SharedFile> file)
+                   std::shared_ptr<SharedFile> file, Ranks* ranks)
     : shared_plan_(std::move(plan)),
       plan_(*shared_plan_),
       arenas_(arenas),
@@ -33,6 +33,7 @@ Executor::Executor(std::shared_ptr<Plan> plan, Arenas& arenas, Arena* arena,
       file_(std::move(file)),
       spilled_(file_ ? file_->variables.get() : nullptr),
       spill_file_(spilled_ ? &spilled_->file() : nullptr),
+      ranks_(plan_.divided() ? ranks : nullptr),
       resident_(plan_, spilled_),
       values_(plan_) {}
 
@@ -40,11 +41,11 @@ Executor::Executor(Plan plan, const CompileOptions& options, Arenas& arenas)
     : Executor(std::make_shared<Plan>(std::move(plan)), options, arenas) {}
 
 Executor::Executor(std::shared_ptr<Plan> plan, const CompileOptions& options, Arenas& arenas)
-    : Executor(plan, arenas, nullptr, open_file(*plan, options)) {}
+    : Executor(plan, arenas, nullptr, open_file(*plan, options), options.world) {}
 
 Executor::Executor(Plan plan, const Executor& larger)
-    : Executor(std::make_shared<Plan>(std::move(plan)), larger.arenas_, larger.arena_,
-               larger.file_) {
+    : Executor(std::make_shared<Plan>(std::move(plan)), larger.arenas_, larger.arena_, larger.file_,
+               larger.ranks_) {
   most_arena_ = larger.most_arena_;
 }
 
@@ -52,10 +53,12 @@ Executor::~Executor() = default;
 
 void Executor::bind(std::byte* arena) {
   programs_.clear();  // and stay so, if this fails
+  chain_.reset();
   base_ = arena;
   std::vector<std::unique_ptr<BoundProgram>> bound;
   for (const plan::Program& p : plan_.programs)
     bound.push_back(std::make_unique<BoundProgram>(plan_, p, arena, values_, spilled_, resident_));
+  if (ranks_) chain_ = std::make_unique<RankChain>(*ranks_, plan_, arena);
   programs_ = std::move(bound);
   resident_.forget_places();
   step_times_.forget_timed();
@@ -111,11 +114,11 @@ void Executor::run_micro_batch(const Plan::Run& run, std::span<const Tensor> inp
   const MicroBatch batch{plan_, bound.program, run, inputs, bound.example_bytes, results};
   bound.patch(batch);
   if (plan_.split()) {
-    draws.row0 = run.first;
+    draws.row0 = plan_.part.begin(plan_.examples) + run.first;
     draws.rows = run.examples;
   }
   random::write_key(draws, values_.key());
-  bound.actions.run(spill_file_, timed ? &bound.times : nullptr, updated_);
+  bound.actions.run(spill_file_, timed ? &bound.times : nullptr, updated_, chain_.get());
   bound.results.carry_sums();
   bound.results.copy(batch);
   // The last one's are assigned when nothing can fail any more.
@@ -127,8 +130,33 @@ void Executor::run_micro_batch(const Plan::Run& run, std::span<const Tensor> inp
 void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed) {
   updated_ = false;
   random::State draws = random::state();
-  for (const Plan::Run& run : plan_.runs) run_micro_batch(run, inputs, results, draws, timed);
+  if (ranks_)
+    run_divided(inputs, results, draws, timed);
+  else
+    for (const Plan::Run& run : plan_.runs) run_micro_batch(run, inputs, results, draws, timed);
   if (spill_file_) spill_file_->commit();
+}
+
+// What a rank cannot add, it hands on all the same, so that nobody waits for it; then all know of it.
+void Executor::run_divided(std::span<const Tensor> inputs, ResultPlaces results,
+                           random::State& draws, bool timed) {
+  const std::span<const Plan::Run> runs(plan_.runs);
+  chain_->begin();
+  together(ranks_, "the sums of a step", [&] {
+    std::exception_ptr failed;
+    try {
+      for (const Plan::Run& run : runs.first(runs.size() - 1)) {
+        if (&run == &runs[runs.size() - 2]) chain_->set_last();
+        run_micro_batch(run, inputs, results, draws, timed);
+      }
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    chain_->finish();
+    if (failed) std::rethrow_exception(failed);
+  });
+  together(ranks_, "the end of a step",
+           [&] { run_micro_batch(runs.back(), inputs, results, draws, timed); });
 }
 
 void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {
@@ -143,10 +171,13 @@ void Executor::step(std::span<const Tensor> inputs, std::vector<Tensor>* results
   if (torn_) throw Error(kTorn);
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
-  take_memory(lease, results);
-  if (results) places = ResultPlaces(places_);
-  values_.fill();
-  if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
+  if (ranks_) ranks_->step_begins();
+  together(ranks_, kStepBegins, [&] {
+    take_memory(lease, results);
+    if (results) places = ResultPlaces(places_);
+    values_.fill();
+    if (plan_.carry_bytes) std::memset(base_, 0, plan_.carry_bytes);
+  });
 
   const bool timed = step_times_.times_next();
   const double begin = seconds_now();

@@ -8,6 +8,9 @@
 // and what lies in the spill file is written beside the old and switched. Where the plan updates a
 // parameter inside the backward pass and something fails after that, the step is torn: the executor
 // says so and refuses to go on, rather than train a mixture.
+//
+// A step that is divided among ranks is made by all of them or by none: they agree before it begins, when the
+// sums are known, and when it is done; what one of them fails with, all throw.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +21,7 @@
 #include "ebb/exec/arena.hpp"
 #include "ebb/exec/call_times.hpp"
 #include "ebb/exec/micro_batch.hpp"
+#include "ebb/exec/rank_chain.hpp"
 #include "ebb/exec/resident_variables.hpp"
 #include "ebb/exec/spill/spilled_variables.hpp"
 #include "ebb/exec/step_values.hpp"
@@ -32,6 +36,8 @@ inline constexpr char kTorn[] =
     "compiled step: an earlier step failed after some parameters were updated; they are a mixture "
     "of two "
     "steps. Load a checkpoint or assign all variables, then compile anew";
+
+inline constexpr char kStepBegins[] = "a step";  // what ranks agree on first
 
 class Executor {
  public:
@@ -66,7 +72,7 @@ class Executor {
                                                const CompileOptions& options);
   Executor(std::shared_ptr<plan::Plan> plan, const CompileOptions& options, Arenas& arenas);
   Executor(std::shared_ptr<plan::Plan> plan, Arenas& arenas, Arena* arena,
-           std::shared_ptr<SharedFile> file);
+           std::shared_ptr<SharedFile> file, Ranks* ranks);
 
   // What a step is made of.
   void bind(std::byte* arena);
@@ -78,6 +84,8 @@ class Executor {
   inline void run_micro_batch(const plan::Plan::Run& run, std::span<const Tensor> inputs,
                               ResultPlaces results, random::State& draws, bool timed);
   inline void run_all(std::span<const Tensor> inputs, ResultPlaces results, bool timed);
+  void run_divided(std::span<const Tensor> inputs, ResultPlaces results, random::State& draws,
+                   bool timed);
   void undo(bool timed);
 
   std::shared_ptr<plan::Plan> shared_plan_;  // who looks at it may keep it longer
@@ -88,6 +96,8 @@ class Executor {
   std::shared_ptr<SharedFile> file_;
   SpilledVariables* spilled_;  // its
   SpillFile* spill_file_;      // likewise
+  Ranks* ranks_;               // that the step is divided among; null: it is not
+  std::unique_ptr<RankChain> chain_;
   ResidentVariables resident_;
   StepValues values_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;

@@ -55,6 +55,7 @@ FunctionPlanner::FunctionPlanner(const CompiledFunction& function, trace::Functi
                                  CompileOptions options)
     : function_(function),
       options_(checked(std::move(options))),
+      part_(part_of(options_)),
       fn_(as_compiled(std::move(fn), options_.bad_loss)),
       first_(std::move(inputs)),
       last_examples_(last_examples),
@@ -63,13 +64,17 @@ FunctionPlanner::FunctionPlanner(const CompiledFunction& function, trace::Functi
 
 // For micro-batches of these inputs. They refer to fn_.
 trace::TraceBatch FunctionPlanner::traces_of(const std::vector<Spec>& inputs) const {
-  return [&fn = fn_, inputs, examples = examples_of(inputs),
+  return [&fn = fn_, inputs, cut = examples_of(inputs) > 1 || !part_.whole(),
           probe = std::make_shared<trace::Trace>()](std::int64_t rows, trace::MicroBatch part) {
-    const std::vector<Spec> specs = examples > 1 ? with_examples(inputs, rows) : inputs;
+    const std::vector<Spec> specs = cut ? with_examples(inputs, rows) : inputs;
     if (part != trace::MicroBatch::whole && probe->values.empty())
       *probe = trace::trace(fn, specs, trace::MicroBatch::probe);
     return trace::trace(fn, specs, part, probe.get());
   };
+}
+
+std::vector<Spec> FunctionPlanner::own(const std::vector<Spec>& inputs) const {
+  return part_.whole() ? inputs : with_examples(inputs, part_.rows(examples_of(inputs)));
 }
 
 trace::Trace FunctionPlanner::whole_trace() const {
@@ -114,9 +119,9 @@ FunctionPlanner::ProcessMemory FunctionPlanner::process_memory(
   s.beside = s.footprint.reserve + s.footprint.batches + s.footprint.others;
   s.footprint.others += rounding();
   if (function_.data == 0) {  // a batch that the program makes itself, larger than the first or not
-    const std::uint64_t counted = std::min(charge_of(first_), s.footprint.others);
+    const std::uint64_t counted = std::min(charge_of(own(first_)), s.footprint.others);
     s.footprint.others -= counted;
-    s.footprint.batches += std::max(charge_of(inputs), counted);
+    s.footprint.batches += std::max(charge_of(own(inputs)), counted);
   }
   return s;
 }

@@ -23,8 +23,9 @@ class NoRoomOnDisk : public Error {
 
 class FunctionPlanner {
  public:
-  // `inputs`: the shapes it is compiled for. `last_examples`: examples of the last batch of an epoch, where
-  // that is known to be smaller; else 0. `function` is what others know of it, and outlives this.
+  // `inputs`: the shapes it is compiled for; where the batch is divided among ranks, these are of the whole, as
+  // all inputs below. `last_examples`: examples of the last batch of an epoch, where that is known to be smaller;
+  // else 0. `function` is what others know of it, and outlives this.
   FunctionPlanner(const CompiledFunction& function, trace::Function fn, std::vector<Spec> inputs,
                   std::int64_t last_examples, CompileOptions options);
 
@@ -45,7 +46,10 @@ class FunctionPlanner {
 
   trace::Trace whole_trace() const;  // of the first shape
   const CompileOptions& options() const { return options_; }
+  const data::Part& part() const { return part_; }
   const std::vector<Spec>& inputs() const { return first_; }
+  // Of the inputs of a whole batch, what is here.
+  std::vector<Spec> own(const std::vector<Spec>& inputs) const;
   // Of the last batch of an epoch, where it is smaller than the first.
   std::optional<std::vector<Spec>> last_inputs() const;
 
@@ -67,6 +71,7 @@ class FunctionPlanner {
 
   const CompiledFunction& function_;
   CompileOptions options_;
+  data::Part part_;  // of every batch, that is here
   trace::Function fn_;
   std::vector<Spec> first_;
   std::int64_t last_examples_;

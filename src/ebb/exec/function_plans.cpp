@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ebb/base/pool.hpp"
+#include "ebb/base/sha256.hpp"
 #include "ebb/exec/input_specs.hpp"
 #include "ebb/exec/locks.hpp"
 
@@ -34,23 +35,33 @@ FunctionPlans::FunctionPlans(std::shared_ptr<const Names> names, std::vector<Spe
   calls_ = whole.calls.size();
   for (const trace::Call& call : whole.calls) ops.insert(&call.op.type());
   variables = whole.variables;
+  if (!part().whole()) {
+    const std::string text = to_string(whole);
+    Sha256 hash;
+    hash.add(std::as_bytes(std::span(text)));
+    fingerprint_ = fmt::format("{} calls, {}", calls_, hash.hex().substr(0, 16));
+  }
   data = dealing;
 }
 
 void FunctionPlans::make_room() {
   const memory::Unguarded plans;  // what does not fit, the plan says
-  if (data == 0) room_ = std::make_unique<memory::Room>(charge_of(planner_.inputs()));
+  if (data == 0) room_ = std::make_unique<memory::Room>(charge_of(planner_.own(planner_.inputs())));
 }
 
-Executor* FunctionPlans::find(std::span<const Tensor> inputs) {
+Executor* FunctionPlans::find(std::span<const Tensor> inputs, std::int64_t whole_rows) {
   if (torn_) throw Error(kTorn);
   for (const Entry& e : entries_)
     if (e.executor->torn()) throw Error(kTorn);
   const int threads = pool::threads();
+  const bool divided = !part().whole();
+  const auto alike = [&](const Tensor& t, const Spec& s) {
+    return divided ? s.shape[0] == whole_rows && t.spec() == s.with_axis(0, t.dim(0))
+                   : t.spec() == s;
+  };
   const auto is_for = [&](const Entry& e) {
     return e.threads == threads &&
-           std::equal(inputs.begin(), inputs.end(), e.inputs.begin(), e.inputs.end(),
-                      [](const Tensor& t, const Spec& s) { return t.spec() == s; });
+           std::equal(inputs.begin(), inputs.end(), e.inputs.begin(), e.inputs.end(), alike);
   };
   const auto e = std::find_if(entries_.begin(), entries_.end(), is_for);
   if (e == entries_.end()) return nullptr;
@@ -59,7 +70,8 @@ Executor* FunctionPlans::find(std::span<const Tensor> inputs) {
 }
 
 // As it was compiled for, but for the sizes of axes.
-std::vector<Spec> FunctionPlans::checked_specs(std::span<const Tensor> inputs) const {
+std::vector<Spec> FunctionPlans::checked_specs(std::span<const Tensor> inputs,
+                                               std::int64_t whole_rows) const {
   const std::vector<Spec>& first = planner_.inputs();
   if (inputs.size() != first.size())
     throw Error(fmt::format("compiled step: {} inputs were given, expected {}", inputs.size(),
@@ -71,13 +83,13 @@ std::vector<Spec> FunctionPlans::checked_specs(std::span<const Tensor> inputs) c
       throw Error(fmt::format("compiled step: input {} is {}, it was compiled for {}",
                               names_ ? (*names_)[i] : std::to_string(i), to_string(spec),
                               to_string(first[i])));
-    specs.push_back(spec);
+    specs.push_back(part().whole() ? spec : spec.with_axis(0, whole_rows));
   }
   return specs;
 }
 
-void FunctionPlans::make_for(std::span<const Tensor> given) {
-  const std::vector<Spec> inputs = checked_specs(given);
+void FunctionPlans::make_for(std::span<const Tensor> given, std::int64_t whole_rows) {
+  const std::vector<Spec> inputs = checked_specs(given, whole_rows);
   const std::vector<Spec>& first = planner_.inputs();
   const PlanLock alone;
   Functions::all().follow_threads(*this);

@@ -10,6 +10,7 @@
 #include <list>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ebb/base/memory/budget.hpp"
@@ -35,9 +36,10 @@ class FunctionPlans final : public CompiledFunction {
 
   // The plan for these inputs, where there is one; null where it has to be made. Throws where a step has
   // left a mixture: no other shape goes on from that.
-  Executor* find(std::span<const Tensor> inputs);
+  // `whole_rows`: of the batch that they are a part of, where that is divided among ranks.
+  Executor* find(std::span<const Tensor> inputs, std::int64_t whole_rows);
   // For inputs that there is none for; checked against what it was compiled for.
-  void make_for(std::span<const Tensor> inputs);
+  void make_for(std::span<const Tensor> inputs, std::int64_t whole_rows);
   void make_first() { make(planner_.inputs()); }  // for the shape it was compiled for
 
   // Of the shape seen last. It stays until it is asked for again, also where it is planned anew.
@@ -46,7 +48,9 @@ class FunctionPlans final : public CompiledFunction {
   std::vector<plan::FrontierPoint> frontier();
 
   const Names& names() const { return *names_; }
-  std::vector<Tensor> results;  // of the last step
+  const data::Part& part() const { return planner_.part(); }
+  const std::string& fingerprint() const { return fingerprint_; }  // of what ranks share
+  std::vector<Tensor> results;                                     // of the last step
 
   // As the others see it.
   std::vector<MemoryNeed> needs() const override;
@@ -57,14 +61,14 @@ class FunctionPlans final : public CompiledFunction {
 
  private:
   struct Entry {
-    std::vector<Spec> inputs;
+    std::vector<Spec> inputs;  // of the whole batch
     std::unique_ptr<Executor> executor;
     int threads;  // it was planned for: kernels take as much scratch as there are threads
     MemoryNeed need;
     const Executor* within = nullptr;  // the plan for a larger shape in whose promise it runs
   };
 
-  std::vector<Spec> checked_specs(std::span<const Tensor> inputs) const;
+  std::vector<Spec> checked_specs(std::span<const Tensor> inputs, std::int64_t whole_rows) const;
   void make(const std::vector<Spec>& inputs);
   void add(const std::vector<Spec>& inputs, bool smallest, const Entry* larger = nullptr);
   void add_with_last(const std::vector<Spec>& inputs, bool smallest);
@@ -75,7 +79,8 @@ class FunctionPlans final : public CompiledFunction {
 
   std::shared_ptr<const Names> names_;
   FunctionPlanner planner_;
-  std::size_t calls_ = 0;                    // of the whole step
+  std::size_t calls_ = 0;  // of the whole step
+  std::string fingerprint_;
   std::list<Entry> entries_;                 // used last first
   std::shared_ptr<const plan::Plan> shown_;  // that the program looks at
   bool torn_ = false;                        // a plan that is gone has left a mixture

@@ -1,5 +1,9 @@
 #include "ebb/exec/results.hpp"
 
+#include <algorithm>
+
+#include "ebb/base/error.hpp"
+
 namespace ebb::exec {
 
 using plan::Id;
@@ -15,7 +19,11 @@ Results find_results(const plan::Plan& plan, const plan::Program& program,
     if (value == kNone || plan.carry_offsets.empty()) continue;
     std::byte* const to = addresses.sum(k);
     std::byte* const from = addresses.of(lowered.buffer_of[value]) + t.values[value].offset;
-    if (from != to) found.sums.push_back({from, to, t.values[value].spec.bytes()});
+    if (from == to) continue;
+    found.sums.push_back({from, to, t.values[value].spec.bytes()});
+    // It is handed on when all calls are done, for which another would wait in vain.
+    if (std::find(t.starts.begin(), t.starts.end(), static_cast<Id>(k)) != t.starts.end())
+      throw Error("compile: a sum that another one starts from has no place of its own");
   }
   for (const plan::Lowered::Copy& c : lowered.copies) {
     const Variable& variable = t.variables[c.variable];

@@ -14,18 +14,29 @@ namespace {
 
 // What the programs of micro-batches hand on to each other, and which of them runs when.
 void add_runs(const Problem& problem, const Candidate& c, Plan& p) {
-  const std::int64_t examples = problem.batch.examples();
-  for (std::int64_t first = 0, i = 0; i < c.count; ++i, first += c.micro_batch)
-    p.runs.push_back(
-        {c.split() && i == c.count - 1 ? 1 : 0, first, std::min(c.micro_batch, examples - first)});
+  const MicroBatches& batch = problem.batch;
+  const std::int64_t rows = batch.own_rows();
+  const int end = static_cast<int>(p.programs.size()) - 1;  // the program that updates
+  if (batch.divided()) {
+    for (std::int64_t first = 0; first < rows; first += c.micro_batch) {
+      const std::int64_t here = std::min(c.micro_batch, rows - first);
+      p.runs.push_back({here < c.micro_batch ? end - 1 : 0, first, here});
+    }
+    p.runs.push_back({end, rows, 0});
+  } else {
+    for (std::int64_t first = 0, i = 0; i < c.count; ++i, first += c.micro_batch)
+      p.runs.push_back({i == c.count - 1 ? end : 0, first, std::min(c.micro_batch, rows - first)});
+  }
   p.carry_bytes = c.carry;
   if (!c.split()) return;
   const SplitAnswer& split = problem.batch.split();
   for (const SplitAnswer::Count& count : split.counts) p.counts.push_back(count.constant);
   p.micro_batch_constants = split.constants;
   p.result_per_example = split.result_per_example;
-  for (std::size_t i = 0; i < p.result_per_example.size(); ++i)
-    if (p.result_per_example[i]) p.programs[0].result_index.push_back(static_cast<Id>(i));
+  for (int program = 0; program <= end; ++program)  // a last micro-batch gives all of them
+    for (std::size_t i = 0; i < p.result_per_example.size(); ++i)
+      if (p.result_per_example[i] != (program == end) && (program < end || batch.divided()))
+        p.programs[static_cast<std::size_t>(program)].result_index.push_back(static_cast<Id>(i));
   const trace::Trace& last = p.programs.back().trace;
   std::uint64_t offset = 0;
   for (const trace::Id id : last.carry) {
@@ -89,7 +100,8 @@ Plan assembled(const Problem& problem, const Candidates& candidates, Choice choi
   p.arena = choice.arena - p.resident;
   add_runs(problem, c, p);
   p.chosen = point_of(problem, c, c.fixed + choice.arena, c.sample(choice.load));
-  p.chosen.seconds -= c.seconds(choice.load);  // tiles may have more scratch than the points told
+  // Tiles may have more scratch than the points told.
+  p.chosen.seconds += c.waiting(choice.load) - c.seconds(choice.load);
   for (std::size_t i = 0; i < p.programs.size(); ++i)
     p.chosen.seconds += p.programs[i].schedule.seconds * c.times(i);
   p.approximate = approximations(problem, c, p.chosen.mixed);

@@ -31,13 +31,14 @@ struct Sample {
 // Whoever wants one searches again, with the same effort, and finds the same.
 struct Candidate {
   std::int64_t micro_batch = 0;  // examples of one
-  std::int64_t count = 1;        // of micro-batches
+  std::int64_t count = 1;        // of micro-batches, and of runs that only update
+  int ranks = 1;                 // that the batch is divided among
   Policy policy;
   double effort = 0;                  // of its search
   bool fine = false;                  // more of it would find no more
   std::uint64_t gradient_blocks = 0;  // parameters
   Allow label = Allow::same_bits;
-  // Per program: of the whole batch; or of a micro-batch before the last, and of the last.
+  // Per program: of the whole batch; or of micro-batches, and last of what updates.
   std::vector<std::vector<ScheduleFront::Point>> programs;
   std::vector<std::uint64_t> streamed;  // by each program, bytes each way
   std::uint64_t given = 0;              // bytes of data: batches, constants, results
@@ -45,6 +46,7 @@ struct Candidate {
   std::uint64_t carry = 0;              // of sums over micro-batches: the start of the arena
 
   bool split() const { return count > 1; }
+  bool in_micro_batches() const { return count > (ranks > 1 ? 2 : 1); }
   // The smallest load at which every program has a schedule.
   std::uint64_t least() const {
     std::uint64_t most = 0;
@@ -55,13 +57,23 @@ struct Candidate {
   std::uint64_t least_bytes() const { return fixed + carry + least(); }
   // How often a step runs the program.
   double times(std::size_t program) const {
-    return programs.size() > 1 && program == 0 ? static_cast<double>(count - 1) : 1.0;
+    return program == 0 ? static_cast<double>(count) - static_cast<double>(programs.size() - 1)
+                        : 1.0;
   }
   double seconds(std::uint64_t load) const {  // of a step, each program with this load at most
     double sum = 0;
     for (std::size_t i = 0; i < programs.size(); ++i)
       sum += point(programs[i], load).seconds * times(i);
-    return sum;
+    return sum + waiting(load);
+  }
+  // A rank's first micro-batch goes on from the last one of the rank before it: but for one micro-batch, what
+  // ranks do stands one after the other.
+  double waiting(std::uint64_t load) const {
+    if (ranks == 1) return 0;
+    double adding = 0;
+    for (std::size_t i = 0; i + 1 < programs.size(); ++i)
+      adding += point(programs[i], load).seconds * times(i);
+    return (ranks - 1) * (adding - point(programs[0], load).seconds);
   }
   Sample sample(std::uint64_t load) const {
     Sample s{load, 0, 0, 0};

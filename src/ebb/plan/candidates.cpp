@@ -29,7 +29,8 @@ void each(const Problem& problem, std::size_t count, F&& f) {
 // Whether some gradient of the whole batch can be made in its update.
 bool has_gradient_blocks(const Problem& problem) {
   const CompileOptions& options = problem.options;
-  if (!options.gradient_blocks || (problem.batch.may_split() && options.micro_batch > 0))
+  if (!options.gradient_blocks || problem.batch.divided() ||
+      (problem.batch.may_split() && options.micro_batch > 0))
     return false;
   return !trace::rewritten(problem.batch.whole(), {.gradient_blocks = true, .fuse = false})
               .gradient_blocks.empty();
@@ -74,9 +75,9 @@ double effort_of(const Problem& problem, const Candidate& c) {
   return effort * (problem.rounds_beside(c.policy.stored) ? kLimits.rounding_effort : 1);
 }
 
-std::uint64_t result_bytes(const trace::Trace& whole) {
+std::uint64_t result_bytes(const MicroBatches& batch) {
   std::uint64_t bytes = 0;
-  for (const trace::Id id : whole.results) bytes += memory::aligned(whole.values[id].spec.bytes());
+  for (const Spec& spec : batch.result_specs()) bytes += memory::aligned(spec.bytes());
   return bytes;
 }
 
@@ -143,6 +144,7 @@ Candidate candidate_of(const Problem& problem, const Traced& traced, Policy poli
   Candidate c;
   c.micro_batch = traced.micro_batch;
   c.count = traced.count;
+  c.ranks = static_cast<int>(problem.batch.part().count);
   c.policy = policy;
   c.fine = fine;
   c.effort = effort_of(problem, c);
@@ -154,7 +156,7 @@ Candidate candidate_of(const Problem& problem, const Traced& traced, Policy poli
   if (policy.stored != DType::f32) c.label = Allow::approximate;
   const Footprint& footprint = problem.footprint;
   c.given = footprint.batches + problem.other_bytes() + constants_of(programs) +
-            result_bytes(problem.batch.whole());
+            result_bytes(problem.batch);
   c.fixed = footprint.reserve + c.given;
   if (policy.spilling != Spilling::none) c.fixed += footprint.spill_memory;
   if (policy.spilling < Spilling::state) c.fixed += programs.back().lowered.state_bytes;

@@ -67,7 +67,7 @@ std::uint64_t room(const Candidate& c, std::uint64_t budget) {
 // next smaller; false where there is none.
 bool add_between(const Problem& problem, Candidates& candidates, std::int64_t micro_batch,
                  Policy policy) {
-  const std::int64_t all = problem.batch.examples();
+  const std::int64_t all = problem.batch.most_rows();
   std::int64_t larger = all + 1, smaller = 0;
   for (const Candidate& c : candidates.all) {
     if (c.micro_batch > micro_batch) larger = std::min(larger, c.micro_batch);

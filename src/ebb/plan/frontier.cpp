@@ -66,7 +66,7 @@ FrontierPoint point_of(const Problem& problem, const Candidate& c, std::uint64_t
   p.budget = budget;
   p.seconds = c.seconds(sample.load);
   p.micro_batch = c.micro_batch;
-  p.split = c.split();
+  p.split = c.in_micro_batches();
   p.mixed = p.split && !problem.batch.split().mixed.empty();
   p.label = c.label;
   p.activations = c.policy.stored;

@@ -7,6 +7,8 @@
 #include <type_traits>
 
 #include "ebb/base/bytes.hpp"
+#include "ebb/base/messages/ranks.hpp"
+#include "ebb/data/part.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/tensor/spec.hpp"
 
@@ -46,6 +48,13 @@ struct Approximate {
   bool always = false;  // use it also where the budget does not need it
 };
 
+// How the processes of a world share a step (dist/strategy.hpp).
+struct Strategy {
+  enum class Kind : std::uint8_t { mirrored };
+  Kind kind = Kind::mirrored;
+  bool operator==(const Strategy&) const = default;
+};
+
 struct CompileOptions {
   Memory memory = {};
   Allow allow = Allow::same_gradient;
@@ -70,6 +79,16 @@ struct CompileOptions {
   // (Optimizer::on_bad_loss). It is known before anything is updated, but for a second step in
   // one function: what stops that one leaves the first one's updates, and the step torn.
   std::optional<BadLoss> bad_loss = {};
+  // The processes that share every step: a dist::World, which outlives it. Each has its rows of the batch
+  // (Dataset::part), and all make the same calls in the same order. Null: this one alone.
+  Ranks* world = nullptr;
+  Strategy strategy = {};
 };
+
+// Which part of every batch this process has.
+inline data::Part part_of(const CompileOptions& options) {
+  if (!options.world) return {};
+  return {options.world->rank(), options.world->size()};
+}
 
 }  // namespace ebb

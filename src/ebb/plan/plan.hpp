@@ -14,6 +14,7 @@
 #include "ebb/plan/forecast/forecast.hpp"
 #include "ebb/plan/options.hpp"
 #include "ebb/plan/pack/program.hpp"
+#include "ebb/plan/split/rank_sums.hpp"
 #include "ebb/trace/trace.hpp"
 
 namespace ebb {
@@ -60,8 +61,13 @@ struct Plan {
     std::int64_t first, examples;  // of the batch
     bool operator==(const Run&) const = default;
   };
-  std::vector<Run> runs;  // the micro-batches of a step
+  std::vector<Run>
+      runs;  // the micro-batches of a step; `first` counts from the first row that is here
   std::int64_t examples = 0;
+  // Of these, the rows that are here. The step is then divided among ranks: its last run has no examples, and
+  // begins when the sums of all ranks are known.
+  data::Part part;
+  RankSums rank_sums;  // that ranks hand on; none: those of micro-batches
   std::vector<Spec> result_specs;
   // Per result: made for each example; those of the micro-batches stand one after the other.
   std::vector<bool> result_per_example;
@@ -82,7 +88,8 @@ struct Plan {
   std::string source;                   // where the budget comes from, for an automatic one
   std::string approximate;              // what was done to the numbers, on request; "": nothing
 
-  bool split() const { return runs.size() > 1; }
+  bool divided() const { return !part.whole(); }
+  bool split() const { return runs.size() > 1 || divided(); }
   std::string json() const;
   bool operator==(const Plan&) const = default;
 };

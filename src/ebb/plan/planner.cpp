@@ -51,8 +51,9 @@ Plan make_plan(const trace::TraceBatch& trace_batch, std::int64_t examples,
   Plan plan;
   plan.examples = examples;
   plan.budget = budget;
-  for (const trace::Id id : batch.whole().results)
-    plan.result_specs.push_back(batch.whole().values[id].spec);
+  plan.part = batch.part();
+  plan.rank_sums = batch.rank_sums();
+  plan.result_specs = batch.result_specs();
   plan.minimum = smallest.plan.budget;
   plan.smallest = smallest.plan;
 

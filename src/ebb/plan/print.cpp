@@ -78,6 +78,9 @@ std::string to_string(const Plan& p) {
     fmt::format_to(to, "no budget: ");
   }
   fmt::format_to(to, "{} ({})\n", p.chosen.text(), name(p.chosen.label));
+  if (p.divided())
+    fmt::format_to(to, "  rank {} of {}           {:>10}   rows of each batch of {}\n",
+                   p.part.index, p.part.count, p.part.rows(p.examples), p.examples);
   if (!p.approximate.empty()) fmt::format_to(to, "  approximate           {}\n", p.approximate);
   fmt::format_to(to, "  peak of the process   {:>10}   of it arena {}, runtime {} ({} set aside)\n",
                  readable(f.process), readable(f.arena), readable(f.runtime), readable(f.reserve));

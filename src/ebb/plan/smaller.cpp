@@ -108,6 +108,7 @@ class Smaller {
     trace::Trace whole = trace::simplified(trace_batch_(examples, MicroBatch::whole));
     p.result_specs.clear();
     for (const trace::Id id : whole.results) p.result_specs.push_back(whole.values[id].spec);
+    if (larger_.divided()) return divided(std::move(p));
     if (larger_.programs.size() == 1 && larger_.carry_bytes == 0) {
       whole.carry.clear();
       if (!add(p, larger_.programs[0], specialized(std::move(whole)), 0, examples, 1))
@@ -130,6 +131,27 @@ class Smaller {
   }
 
  private:
+  // The same micro-batches, as far as there are rows; then what updates.
+  std::optional<Plan> divided(Plan p) {
+    examples_ = p.examples;
+    if (larger_.rank_sums.possible())
+      all_ = trace::simplified(trace_batch_(p.examples, MicroBatch::last));
+    else if (!count(p.examples))
+      return std::nullopt;
+    const std::int64_t rows = p.part.rows(p.examples), size = larger_.chosen.micro_batch;
+    const std::int64_t full = rows / size, left = rows % size;
+    for (std::size_t i = 0; i < p.result_specs.size(); ++i)
+      if (p.result_per_example[i])
+        p.result_specs[i] =
+            p.result_specs[i].with_axis(0, p.result_specs[i].shape[0] / p.examples * rows);
+    const Program& adding = larger_.programs.front();
+    if (full > 0 && !add(p, adding, accumulating(size), 0, size, full)) return std::nullopt;
+    if (left > 0 && !add(p, adding, accumulating(left), full * size, left, 1)) return std::nullopt;
+    const std::int64_t some = rows == 0 ? 1 : std::min(rows, size);
+    const trace::Trace t = trace::after_sums(last(some), p.result_per_example);
+    if (!add(p, larger_.programs.back(), t, rows, 0, 1)) return std::nullopt;
+    return p;
+  }
   // A program for these examples in the place of one of the larger plan, run so many times.
   bool add(Plan& p, const Program& larger, trace::Trace t, std::int64_t first,
            std::int64_t examples, std::int64_t times) const {
@@ -156,6 +178,9 @@ class Smaller {
     return true;
   }
   trace::Trace last(std::int64_t examples) const {
+    if (larger_.rank_sums.possible())
+      return specialized(with_rank_sums(trace::simplified(trace_batch_(examples, MicroBatch::last)),
+                                        larger_.rank_sums, all_));
     trace::Trace t = trace::simplified(trace_batch_(examples, MicroBatch::last));
     if (const std::string why = why_different(t, examples, all_, examples_, counts_); !why.empty())
       throw Error(why);

@@ -1,9 +1,12 @@
 #include "ebb/trace/passes.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
 
+#include "ebb/base/error.hpp"
 #include "ebb/ops/apply.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/trace/ids.hpp"
@@ -11,8 +14,9 @@
 namespace ebb::trace {
 namespace {
 
-// The trace with `live` calls only; what they need of inputs, variables and constants stays.
-Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
+// The trace with `live` calls only; what they need of inputs, variables and constants stays. With `all_state`
+// also the variables and step values that they do not need.
+Trace kept(const Trace& from, const std::vector<bool>& live_calls, bool all_state = false) {
   std::vector<bool> needed(from.values.size());
   const auto need = [&](Id id) {
     needed[id] = true;
@@ -24,6 +28,10 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
     for (const Id id : from.calls[c].out) need(id);
   }
   each_outcome(from, need);
+  for (std::size_t i = 0; i < needed.size(); ++i)
+    if (all_state && from.values[i].base == kNone)
+      needed[i] =
+          needed[i] || from.values[i].kind == Kind::variable || from.values[i].kind == Kind::before;
 
   Trace to;
   to.inputs = from.inputs;
@@ -31,6 +39,7 @@ Trace kept(const Trace& from, const std::vector<bool>& live_calls) {
   to.groups = from.groups;
   to.gradient_blocks = from.gradient_blocks;
   to.gradients = from.gradients;
+  to.starts = from.starts;
   std::vector<Id> value_at(from.values.size(), kNone), call_at(from.calls.size(), kNone);
   std::vector<Id> variable_at(from.variables.size(), kNone);
   for (std::size_t c = 0, next = 0; c < from.calls.size(); ++c)
@@ -89,7 +98,10 @@ std::vector<int> uses(const Trace& trace) {
   return count;
 }
 
-Trace without_dead_code(const Trace& trace) {
+namespace {
+
+// Per call: whether anything comes of it.
+std::vector<bool> live_calls(const Trace& trace) {
   std::vector<bool> live(trace.calls.size()), wanted(trace.values.size());
   const auto want = [&](Id id) {
     wanted[id] = true;
@@ -102,8 +114,12 @@ Trace without_dead_code(const Trace& trace) {
     if (live[c])
       for (const Id id : call.in) want(id);
   }
-  return kept(trace, live);
+  return live;
 }
+
+}  // namespace
+
+Trace without_dead_code(const Trace& trace) { return kept(trace, live_calls(trace)); }
 
 Trace without_repeats(const Trace& trace) {
   Trace to = trace;
@@ -199,6 +215,34 @@ Trace before_last(const Trace& trace, const std::vector<bool>& keep,
     if (assigns[i]) to.assigns.push_back(trace.assigns[i]);
   to.after.clear();
   return without_dead_code(to);
+}
+
+Trace after_sums(const Trace& trace, const std::vector<bool>& per_example) {
+  Trace to = trace;
+  to.results.clear();
+  for (std::size_t i = 0; i < trace.results.size(); ++i)
+    if (i >= per_example.size() || !per_example[i]) to.results.push_back(trace.results[i]);
+  std::vector<Id> carried(to.carry.size(), kNone), same(to.values.size());
+  for (std::size_t i = 0; i < same.size(); ++i) {
+    same[i] = static_cast<Id>(i);
+    const Value& v = to.values[i];
+    if (v.kind == Kind::carried && v.base == kNone)
+      carried[static_cast<std::size_t>(v.index)] = static_cast<Id>(i);
+  }
+  for (std::size_t k = 0; k < to.carry.size(); ++k)
+    if (to.carry[k] != kNone) same[to.carry[k]] = carried[k];
+  each_use(to, [&](Id& id) {
+    if (same[id] == kNone) throw Error("a sum over the examples goes on from nothing");
+    id = same[id];
+  });
+  to = kept(to, live_calls(to), true);
+  for (const Call& call : to.calls)
+    for (const Id id : call.in) {
+      const Kind kind = to.values[to.base_of(id)].kind;
+      if (kind == Kind::input || kind == Kind::key)
+        throw Error(fmt::format("{} reads examples after their sums", call.op.type().name));
+    }
+  return to;
 }
 
 }  // namespace ebb::trace

@@ -1,4 +1,4 @@
-// From Trace to Trace. Each pass is a pure function; none but before_last changes what a trace
+// From Trace to Trace. Each pass is a pure function; none but the last two change what a trace
 // computes. Which of them run, and in what order: pipeline.cpp.
 #pragma once
 
@@ -25,6 +25,10 @@ Trace folded(const Trace& trace);
 // `assigns` names (made in every micro-batch).
 Trace before_last(const Trace& trace, const std::vector<bool>& keep,
                   const std::vector<bool>& assigns);
+
+// What is left when all sums over the examples are known: the updates, and results that are made of sums. It
+// reads no example. `per_example`: the results that it does not give. It has all variables that `trace` has.
+Trace after_sums(const Trace& trace, const std::vector<bool>& per_example);
 
 // Per value: how often calls read it, views share it, and it is a result or assigned.
 std::vector<int> uses(const Trace& trace);

@@ -54,7 +54,7 @@ const char* name(Kind kind) {
 
 bool Trace::operator==(const Trace& o) const {
   if (values != o.values || calls != o.calls || inputs != o.inputs || variables != o.variables ||
-      results != o.results || assigns != o.assigns || carry != o.carry ||
+      results != o.results || assigns != o.assigns || carry != o.carry || starts != o.starts ||
       constants.size() != o.constants.size())
     return false;
   for (std::size_t i = 0; i < constants.size(); ++i)

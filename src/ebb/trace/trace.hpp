@@ -79,7 +79,9 @@ struct Trace {
   std::vector<std::function<void()>> after;
   std::vector<Id> results;
   std::vector<Assign> assigns;
-  std::vector<Id> carry;   // sums that go on into the next micro-batch, kNone: nothing flows
+  std::vector<Id> carry;  // sums that go on into the next micro-batch, kNone: nothing flows
+  // Per sum that goes on, where ranks share a step: the one whose total the first rank starts from; kNone: zeros.
+  std::vector<Id> starts;
   bool gradients = false;  // whether a tape was walked
 
   // Equal in what they do: calls, shapes, variables. (Constants by their bytes.)

@@ -189,6 +189,7 @@ std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
   o.steps = c.train.steps;
   if (o.steps > 0) o.epochs = (o.steps + length.per_epoch - 1) / length.per_epoch;
   o.compile = compile_options(c);
+  o.compile.world = world;
   o.directory = directory;
   o.log = c.every.log;
   o.eval = c.every.eval;
@@ -216,6 +217,7 @@ std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
   try {
     return make_trainer(std::move(o));
   } catch (const BudgetTooSmall& e) {
+    if (world && world->size() > 1) throw;  // others would have to plan again, too
     refused = e;
     asked = Budget::now();
   }

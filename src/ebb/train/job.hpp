@@ -47,6 +47,7 @@ struct Job {
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Ema> ema;
   CheckpointInfo from = {};  // of an opened run
+  Ranks* world = nullptr;    // that share its training; set before trainer() is asked for
 
   // What a checkpoint of this run holds beside weights and state: keys of the config and fingerprints of files that
   // must be the same for it to go on; config and reading.

@@ -21,7 +21,9 @@ void Trainer::Run::compile_test() {
 }
 
 void Trainer::Run::compile_all() {
-  if (RunDirectory::is_run(options.directory)) claim();
+  by_first("a claim", [&] {
+    if (RunDirectory::is_run(options.directory)) claim();
+  });
   if (step) return;
   per_epoch = data.batches();
   total = options.epochs * per_epoch;
@@ -82,7 +84,9 @@ bool Trainer::Run::finished() const {
 
 Standing Trainer::Run::take_up() {
   compile_all();
-  claim();
+  if (ranks)
+    for (const auto& [name, text] : options.same) ranks->check_same(name, text);
+  by_first("a claim", [&] { claim(); });
   if (!from) from = load_last();
   Standing now{.step = done, .steps = total, .saved = from_checkpoint};
   if (finished()) now.over = done >= total ? Outcome::Why::finished : Outcome::Why::stopped_early;
@@ -120,14 +124,18 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
                      test->plan().forecast.seconds * static_cast<double>(held_out->batches()));
   if (directory) progress->expect(Activity::save, options.save);
   if (samples) progress->expect(Activity::sample, options.sample);
-  if (options.live) live.emplace();
+  if (options.live && first) live.emplace();
   Pacer logging(options.log), eval(options.eval), saving(options.save), sampling(options.sample);
   BatchWalk walk = data.walk(options.epochs, begin);
   data::Position at = begin;
   bool save_due = false;
-  const exec::LeaveSteps late([&] { return stop && stop.seconds_since() > options.patience; });
+  // A rank that left a step would leave the others in it.
+  const exec::LeaveSteps late(
+      [&] { return !ranks && stop && stop.seconds_since() > options.patience; });
   if (held_out && owed) evaluate_due();
-  while (!finished() && !stop) {
+  const auto asked = [&] { return any(static_cast<bool>(stop)); };
+  bool stopped = false;
+  while (!finished() && !(stopped = asked())) {
     const Batch* batch = walk.next();
     if (!batch) break;
     bool good = false;
@@ -140,36 +148,43 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
     const Boundary here = boundary(at);
     if (live) live->step([&] { return status(); });
     if (logging.due(here)) log_step(at);
-    if (held_out && eval.due(here)) evaluate_due();
+    if (held_out && due(eval, here)) evaluate_due();
     if (samples && sampling.due(here) && !stop) {
       const auto pause = progress->pause(Activity::sample);
       make_sample();
     }
-    save_due = saving.due(here) || save_due || best_unsaved();
+    save_due = due(saving, here) || save_due || best_unsaved();
     if (good && save_due && !finished()) {  // the last one waits for the last evaluation
       const auto pause = progress->pause(Activity::save);
       save(at);
       save_due = false;
     }
   }
-  end_of_run(at, stop);
-  return outcome(stop);
+  stopped = stopped || asked();
+  end_of_run(at, stop, stopped);
+  return outcome(stop, stopped);
 }
 
-void Trainer::Run::end_of_run(const data::Position& at, const StopSignal& stop) {
+// What goes by the clock is due on all ranks when it is on the first.
+bool Trainer::Run::due(Pacer& pacer, const Boundary& here) const {
+  const bool now = pacer.due(here);
+  return pacer.every().unit == Every::Unit::seconds ? of_first(now) : now;
+}
+
+void Trainer::Run::end_of_run(const data::Position& at, const StopSignal& stop, bool stopped) {
   log_step(at);
-  if (held_out && !stop && !owed && (!last || last->step != done))
+  if (held_out && !stopped && !owed && (!last || last->step != done))
     if (auto now = measure()) evaluated(std::move(*now), false);
   save(at);
   if (live) live->finish(status());
   say(RunLog::Kind::end, fmt::format("step {}: {}", done,
-                                     stop            ? stop.name()
+                                     stopped         ? stop.name()
                                      : done >= total ? "finished"
                                                      : "stopped early"));
 }
 
-Outcome Trainer::Run::outcome(const StopSignal& stop) const {
-  return {.why = stop            ? Outcome::Why::signal
+Outcome Trainer::Run::outcome(const StopSignal& stop, bool stopped) const {
+  return {.why = stopped         ? Outcome::Why::signal
                  : done >= total ? Outcome::Why::finished
                                  : Outcome::Why::stopped_early,
           .signal = stop.signal(),
@@ -189,7 +204,9 @@ Trainer::Trainer(Model model, optim::Optimizer& optimizer, Dataset data, Trainer
 }
 Trainer::~Trainer() = default;
 
-void Trainer::evaluate_on(Dataset data) { run_->held_out = std::move(data); }
+void Trainer::evaluate_on(Dataset data) {
+  run_->held_out = run_->ranks ? data.part(*run_->ranks) : std::move(data);
+}
 void Trainer::average(optim::Ema& ema) { run_->ema = &ema; }
 void Trainer::observe(std::shared_ptr<optim::Plateau> plateau) {
   run_->plateau = std::move(plateau);

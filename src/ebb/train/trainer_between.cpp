@@ -48,7 +48,7 @@ std::optional<Evaluation> Trainer::Run::measure() {
   runtime::drop_code();  // of steps; and below of this, so that both are never in memory together
   const bool whole = averaged(ema, [&] {
     for (const Batch& b : held_out->epoch(0)) {
-      if (StopSignal::asked()) return false;
+      if (any(StopSignal::asked())) return false;
       std::vector<Loss> all;
       try {
         all = (*test)(b);
@@ -127,7 +127,7 @@ std::string sampled(optim::Ema* ema, const std::function<std::string()>& text) {
 
 void Trainer::Run::try_sample() {
   samples = false;
-  if (!callbacks->sample || options.sample == Period::never()) return;
+  if (!first || !callbacks->sample || options.sample == Period::never()) return;
   try {
     sampled(ema, [this] { return callbacks->sample(done, true); });
     samples = true;

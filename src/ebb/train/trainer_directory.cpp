@@ -98,18 +98,24 @@ void Trainer::Run::check_same(const CheckpointInfo& info) const {
 // From the last checkpoint, where there is one.
 data::Position Trainer::Run::load_last() {
   data::Position at;
-  std::optional<Checkpoint> from;
-  if (checkpoints) from = checkpoints->latest();
-  from_checkpoint = from.has_value();
-  if (from) {
-    check_same(from->info);
-    const CheckpointInfo info = [&] {
+  std::string path;
+  by_first("a look for checkpoints", [&] {
+    const auto found = checkpoints ? checkpoints->latest() : std::nullopt;
+    if (!found) return;
+    check_same(found->info);
+    path = found->path;
+  });
+  if (ranks) path = ranks->gather(path).front();  // all read that of the first
+  from_checkpoint = !path.empty();
+  if (from_checkpoint) {
+    CheckpointInfo info;
+    together(ranks, "a checkpoint", [&] {
       try {
-        return load_parts(from->path, parts());
+        info = load_parts(path, parts());
       } catch (const FileError& e) {
-        throw FileError(e.what() + checkpoints->way_on(from->path));
+        throw FileError(e.what() + (checkpoints ? checkpoints->way_on(path) : ""));
       }
-    }();
+    });
     done = saved_at = info.step;
     best_value = info.best;
     at = data::Position::parse(info.position);
@@ -123,13 +129,12 @@ data::Position Trainer::Run::load_last() {
         last = evaluation_in(state.at("last"));
         best = evaluation_in(state.at("best"));
       } catch (const Json::exception& e) {
-        throw Error(
-            fmt::format("{}: what it says of the loop cannot be read: {}", from->path, e.what()));
+        throw Error(fmt::format("{}: what it says of the loop cannot be read: {}", path, e.what()));
       }
   }
   open_logs(done);
-  if (from)
-    say(RunLog::Kind::resume, fmt::format("step {}: {}", done, from->path));
+  if (from_checkpoint)
+    say(RunLog::Kind::resume, fmt::format("step {}: {}", done, path));
   else
     say(RunLog::Kind::start, fmt::format("{} steps, {} an epoch", total, per_epoch));
   return at;
@@ -151,7 +156,16 @@ std::string Trainer::Run::last_good() const {
 }
 
 void Trainer::Run::save(const data::Position& at) {
-  if (!checkpoints || saved_at == done) return;
+  if (options.directory.empty() || saved_at == done) return;
+  std::string path;
+  by_first("a save", [&] { path = write_checkpoint(at); });
+  saved_at = done;
+  if (!first) return;
+  say(RunLog::Kind::save, fmt::format("step {}: {}", done, path));
+  if (callbacks->on_save) callbacks->on_save(done, path);
+}
+
+std::string Trainer::Run::write_checkpoint(const data::Position& at) {
   // Each step had a finite gradient; what it makes of the weights may be too large all the same.
   if (const std::string bad = bad_variable(variables(model)); !bad.empty())
     throw NotFinite(
@@ -174,17 +188,13 @@ void Trainer::Run::save(const data::Position& at) {
                       {"last", to_json(last)},
                       {"best", to_json(best)}};
   info.extra[kLoop] = state.dump();
-  std::string path;
   try {
     metrics->sync();
-    path = checkpoints->save_parts(info, parts());
+    return checkpoints->save_parts(info, parts());
   } catch (const FileError& e) {
     throw Error(fmt::format("step {} could not be saved, and training stops: {}; {}", done,
                             e.what(), last_good()));
   }
-  saved_at = done;
-  say(RunLog::Kind::save, fmt::format("step {}: {}", done, path));
-  if (callbacks->on_save) callbacks->on_save(done, path);
 }
 
 }  // namespace ebb::train

@@ -31,7 +31,22 @@ class Statistics {
 
 struct Trainer::Run {
   Run(Model m, optim::Optimizer& o, Dataset d, TrainerOptions t)
-      : model(std::move(m)), optimizer(o), data(std::move(d)), options(std::move(t)) {}
+      : model(std::move(m)), optimizer(o), data(std::move(d)), options(std::move(t)) {
+    if (!part_of(options.compile).whole()) ranks = options.compile.world;
+    first = !ranks || ranks->rank() == 0;
+    if (ranks) data = data.part(*ranks);
+  }
+
+  // Where ranks share the run: all of them make the same calls in the same order, and decide alike. The first one
+  // alone writes and shows.
+  bool any(bool says) const { return ranks ? !ranks->agree(!says) : says; }
+  bool of_first(bool says) const { return any(first && says); }
+  template <class F>
+  void by_first(const char* what, F&& f) const {
+    together(ranks, what, [&] {
+      if (first) f();
+    });
+  }
 
   // trainer.cpp
   void compile_test();
@@ -45,8 +60,9 @@ struct Trainer::Run {
   Standing take_up();
   Outcome train(const StopSignal& stop);
   Outcome loop(const StopSignal& stop);
-  void end_of_run(const data::Position& at, const StopSignal& stop);
-  Outcome outcome(const StopSignal& stop) const;
+  bool due(Pacer& pacer, const Boundary& here) const;
+  void end_of_run(const data::Position& at, const StopSignal& stop, bool stopped);
+  Outcome outcome(const StopSignal& stop, bool stopped) const;
 
   // trainer_steps.cpp
   bool one_step(const Batch& batch);  // false: it was not taken
@@ -68,8 +84,11 @@ struct Trainer::Run {
   void check_same(const CheckpointInfo& info) const;
   void open_logs(std::int64_t from_step);
   void save(const data::Position& at);
+  std::string write_checkpoint(const data::Position& at);
   std::string last_good() const;  // checkpoint, in words
 
+  Ranks* ranks = nullptr;  // that share the run; null: this process alone
+  bool first = true;       // of them
   Model model;
   optim::Optimizer& optimizer;
   Dataset data;

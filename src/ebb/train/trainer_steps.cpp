@@ -44,7 +44,7 @@ bool Trainer::Run::one_step(const Batch& batch) {
   statistics.keep();
   loss = (*step)(batch).item();
   ++done;
-  progress->stepped(done, static_cast<double>(batch.rows()));
+  progress->stepped(done, static_cast<double>(batch.whole_rows()));
   if (optimizer.skipped() > skipped) {
     statistics.restore();
     bad_step(batch, draws, loss_scale);
@@ -70,19 +70,25 @@ void Trainer::Run::bad_step(const Batch& batch, const random::State& draws, doub
   if (live) live->note(what);
   say(RunLog::Kind::warning, what);
   if (scaled || ++bad_in_a_row < std::max<std::int64_t>(1, options.bad_steps)) return;
-  const std::string first = first_bad(batch,
-                                      {.variables = variables(model),
-                                       .params = optimizer.params(),
-                                       .draws = draws,
-                                       .loss_scale = loss_scale},
-                                      [this](const Batch& b) { return model.loss(b); });
-  throw NotFinite(
-      fmt::format("step {}: the loss or its gradient was NaN or infinite {} in a row (loss "
-                  "{:.6g}){}{}; {}: begin "
-                  "anew with a lower rate or a clipped gradient (train.lr, train.clip_norm), or "
-                  "look at the data",
-                  done, bad_in_a_row == 1 ? "1 time" : fmt::format("{} times", bad_in_a_row), loss,
-                  first.empty() ? "" : "; the first: ", first, last_good()));
+  std::string found;
+  if (batch.rows() > 0)
+    found = first_bad(batch,
+                      {.variables = variables(model),
+                       .params = optimizer.params(),
+                       .draws = draws,
+                       .loss_scale = loss_scale},
+                      [this](const Batch& b) { return model.loss(b); });
+  if (ranks)  // the first that has found something tells it for all
+    for (const std::string& theirs : ranks->gather(found))
+      if (found = theirs; !found.empty()) break;
+  const std::string line = fmt::format(
+      "step {}: the loss or its gradient was NaN or infinite {} in a row (loss "
+      "{:.6g}){}{}; {}: begin "
+      "anew with a lower rate or a clipped gradient (train.lr, train.clip_norm), or "
+      "look at the data",
+      done, bad_in_a_row == 1 ? "1 time" : fmt::format("{} times", bad_in_a_row), loss,
+      found.empty() ? "" : "; the first: ", found, last_good());
+  together(ranks, "a bad step", [&] { throw NotFinite(line); });
 }
 
 void Trainer::Run::log_step(const data::Position& at) {

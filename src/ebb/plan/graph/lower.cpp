@@ -213,6 +213,15 @@ class Lowering {
       insert(n.in, out_.buffer_of[id]);
       n.again &= out_.sum_of[out_.buffer_of[id]] == kNone;  // which changes in its place
     }
+    // A sum that starts from another's total is added to after that one: else ranks wait for each other.
+    for (const Id id : call.in) {
+      const Value& v = trace_.values[id];
+      if (v.kind != Kind::carried || static_cast<std::size_t>(v.index) >= trace_.starts.size())
+        continue;
+      const Id start = trace_.starts[static_cast<std::size_t>(v.index)];
+      if (start != kNone)
+        insert(n.in, out_.buffer_of[trace_.carry[static_cast<std::size_t>(start)]]);
+    }
     for (const Id id : call.out) {
       const Id b = out_.buffer_of[id];
       n.again &= out_.sum_of[b] == kNone;

@@ -1,0 +1,174 @@
+#include "ebb/exec/rank_chain.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <span>
+
+#include "ebb/base/error.hpp"
+#include "ebb/base/memory/memory.hpp"
+#include "ebb/base/messages/transport.hpp"
+#include "ebb/trace/passes.hpp"
+
+namespace ebb::exec {
+namespace {
+
+constexpr std::uint64_t kSmall = 32 << 10;       // bytes of a sum that goes with its neighbours …
+constexpr std::uint64_t kTogether = 4 * kSmall;  // … up to so many
+constexpr int kTotals = (kLargestTag + 1) / 2;   // tags from here on
+
+struct Stretch {  // of the arena
+  std::uint64_t offset, bytes = 0;
+  std::size_t sums = 0;
+  bool total = false;  // is wanted on all ranks
+  trace::Id start = trace::kNone,
+            next = trace::kNone;  // the sum that it goes on from; that goes on from it
+
+  bool takes(const Stretch& more) const {
+    return total == more.total && more.offset == offset + bytes && more.bytes < kSmall &&
+           bytes / sums < kSmall && bytes + more.bytes <= kTogether;
+  }
+};
+
+// Each sum by itself; of no bytes, where it does not go on, or nobody adds to it.
+std::vector<Stretch> stretches_of(const plan::Plan& plan) {
+  const trace::Trace& trace = plan.programs.back().trace;
+  const std::vector<int> used = trace::uses(trace);
+  std::vector<Stretch> sums(plan.carry_offsets.size());
+  const std::vector<bool> added = plan.rank_sums.possible() ? plan.rank_sums.places(sums.size())
+                                                            : std::vector<bool>(sums.size(), true);
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (plan.carry_offsets[k] == plan::kOutside || !added[k]) continue;
+    const trace::Id id = trace.carry[k];
+    sums[k].offset = plan.carry_offsets[k];
+    sums[k].bytes = memory::aligned(trace.values[id].spec.bytes());
+    sums[k].sums = 1;
+    sums[k].total = used[id] > 1;  // by more than being one that goes on
+    if (k >= trace.starts.size() || trace.starts[k] == trace::kNone) continue;
+    sums[k].start = trace.starts[k];
+    sums[static_cast<std::size_t>(trace.starts[k])].next = static_cast<trace::Id>(k);
+  }
+  return sums;
+}
+
+}  // namespace
+
+struct RankChain::Letters {
+  std::vector<std::unique_ptr<Ranks::Letter>> pieces;
+
+  template <class Make>
+  static std::unique_ptr<Letters> of(std::span<std::byte> bytes, const Make& make) {
+    auto letters = std::make_unique<Letters>();
+    for (std::size_t at = 0; at < bytes.size(); at += kLargestMessage)
+      letters->pieces.push_back(
+          make(bytes.subspan(at, std::min(kLargestMessage, bytes.size() - at))));
+    return letters;
+  }
+  void start() {
+    for (const auto& p : pieces) p->start();
+  }
+  void wait() {
+    for (const auto& p : pieces) p->wait();
+  }
+};
+
+RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
+    : ranks_(ranks), group_of_(plan.carry_offsets.size()) {
+  const std::vector<Stretch> sums = stretches_of(plan);
+  // Where one starts from another's total, none waits for its neighbours: ranks would wait for each other.
+  std::vector<Stretch> stretches;
+  for (std::size_t k = 0; k < sums.size(); ++k) {
+    if (sums[k].sums == 0) continue;
+    if (!stretches.empty() && !plan.rank_sums.in_turn() && stretches.back().takes(sums[k])) {
+      stretches.back().bytes += sums[k].bytes;
+      ++stretches.back().sums;
+    } else {
+      stretches.push_back(sums[k]);
+    }
+    group_of_[k] = stretches.size() - 1;
+  }
+  if (stretches.size() >= static_cast<std::size_t>(kTotals))
+    throw Error(fmt::format("compile: {} sums over the examples are more than ranks can send",
+                            stretches.size()));
+  const int rank = ranks.rank(), size = ranks.size(), end = size - 1;
+  const int before = (rank + end) % size, after = (rank + 1) % size;
+  groups_.resize(stretches.size());
+  sent_.reserve(groups_.size());
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Stretch& of = stretches[g];
+    const std::span<std::byte> bytes{arena + of.offset, of.bytes};
+    const auto in = [&](int tag) {
+      return Letters::of(bytes, [&](auto piece) { return ranks.letter_from(before, tag, piece); });
+    };
+    const auto out = [&](int tag) {
+      return Letters::of(bytes, [&](auto piece) { return ranks.letter_to(after, tag, piece); });
+    };
+    const int tag = static_cast<int>(g);
+    groups_[g].sums = of.sums;
+    if (rank > 0 || of.start != trace::kNone) groups_[g].so_far_in = in(tag);
+    if (rank < end) groups_[g].so_far_out = out(tag);
+    if (rank == end && of.next != trace::kNone)
+      groups_[g].so_far_out = out(static_cast<int>(group_of_[static_cast<std::size_t>(of.next)]));
+    if (of.total && rank < end) groups_[g].total_in = in(kTotals + tag);
+    if (of.total && after != end) groups_[g].total_out = out(kTotals + tag);
+  }
+}
+
+RankChain::~RankChain() = default;
+
+void RankChain::begin() {
+  last_ = false;
+  sent_.clear();
+  for (Group& g : groups_) {
+    g.given = 0;
+    g.taken = !g.so_far_in;
+    if (g.so_far_in) g.so_far_in->start();
+  }
+}
+
+void RankChain::take(Group& group) {
+  if (group.taken) return;
+  group.so_far_in->wait();
+  group.taken = true;
+}
+
+void RankChain::take(std::size_t sum) { take(groups_[group_of_[sum]]); }
+
+void RankChain::give(std::size_t sum) {
+  if (!last_) return;
+  const std::size_t g = group_of_[sum];
+  if (++groups_[g].given == groups_[g].sums) send(g);
+}
+
+// What the last rank has is the total.
+void RankChain::send(std::size_t g) {
+  Group& group = groups_[g];
+  take(group);
+  if (group.so_far_out) group.so_far_out->start();
+  if (!group.total_in && group.total_out) group.total_out->start();
+  group.given = group.sums;
+  sent_.push_back(g);
+}
+
+void RankChain::finish() {
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    if (groups_[g].given < groups_[g].sums) send(g);
+  const auto each = [&](auto&& f) {
+    for (const std::size_t g : sent_) f(groups_[g]);
+  };
+  // A total comes to where the sum so far is, which has to be gone.
+  each([](Group& g) {
+    if (g.so_far_out) g.so_far_out->wait();
+    if (g.total_in) g.total_in->start();
+  });
+  each([](Group& g) {
+    if (!g.total_in) return;
+    g.total_in->wait();
+    if (g.total_out) g.total_out->start();
+  });
+  each([](Group& g) {
+    if (g.total_out) g.total_out->wait();
+  });
+}
+
+}  // namespace ebb::exec
