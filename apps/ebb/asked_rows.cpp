@@ -124,7 +124,7 @@ Dataset rows_with_targets(const train::Job& job, const std::string& path,
                     path, train::name_of(d.format)));
   train::RowFiles files{{path}, {}};
   if (!targets.empty()) files.target_path = {targets};
-  Dataset rows = train::open_rows_of(d, files, &job.reading).rows.batch(job.config.train.batch);
+  Dataset rows = train::open_rows_of(job.config, files, &job.reading).rows.batch(job.config.train.batch);
   const Names& names = rows.spec().names();
   if (std::find(names.begin(), names.end(), job.reading.facts.target) == names.end())
     throw Error(

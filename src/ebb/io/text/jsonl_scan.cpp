@@ -92,7 +92,9 @@ std::uint32_t word_of(std::string_view token, JsonLines::As as, bool& integer,
   const char* const p = token.data();
   const Number n = json_number(p, p + token.size() + kReadable);
   if (n.state == NumberState::none || !blank(n.end, p + token.size()))
-    place.refuse(field, fmt::format("\"{}\" is no number", shown(trimmed(token))));
+    place.refuse(field, token.starts_with('"')
+                            ? fmt::format("{} is text, and no number", shown(trimmed(token)))
+                            : fmt::format("\"{}\" is no number", shown(trimmed(token))));
   integer = within_i32(n);
   if (as == JsonLines::As::i32) {
     if (!integer)

@@ -134,8 +134,9 @@ OpenedRows open_generated(const DataConfig& d) {
 
 }  // namespace
 
-OpenedRows open_rows_of(const DataConfig& d, const RowFiles& named, const Reading* known,
+OpenedRows open_rows_of(const Config& config, const RowFiles& named, const Reading* known,
                         Opening how) {
+  const DataConfig& d = config.data;
   const RowFiles files{files_of(d.format, named.path), files_of(d.format, named.target_path)};
   switch (d.format) {
     case DataFormat::csv:
@@ -148,7 +149,7 @@ OpenedRows open_rows_of(const DataConfig& d, const RowFiles& named, const Readin
     case DataFormat::safetensors:
       return open_named(d, files, known, how);
     case DataFormat::jsonl:
-      return is_text(d) ? open_text(d, files, known, how) : open_jsonl(d, files, known, how);
+      return is_text(d) ? open_text(d, files, known, how) : open_jsonl(config, files, known, how);
     case DataFormat::text:
       return open_text(d, files, known, how);
     case DataFormat::images:

@@ -21,7 +21,7 @@ struct OpenedRows {
 
 // `known`: of the data that the model learns from, where these are other rows to be read alike; their
 // targets may be missing then.
-OpenedRows open_rows_of(const DataConfig& data, const RowFiles& files, const Reading* known,
+OpenedRows open_rows_of(const Config& config, const RowFiles& files, const Reading* known,
                         Opening how = Opening::rows);
 
 }  // namespace ebb::train

@@ -8,6 +8,7 @@
 #include "ebb/data/files/jsonl.hpp"
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/train/build/open_formats.hpp"
+#include "ebb/train/config/names.hpp"
 
 namespace ebb::train {
 namespace {
@@ -107,40 +108,80 @@ const io::JsonlField& field_of(const io::JsonlSchema& schema, const std::string&
   io::refuse_name(path, "field", name, names);
 }
 
+// A model whose weights are for so many places: it takes every list as long as the longest.
+bool takes_one_length(const ModelConfig& m) {
+  const auto fixed = [](const LayerConfig& l) {
+    return l.kind == LayerKind::flatten || l.kind == LayerKind::reshape;
+  };
+  if (m.kind == ModelKind::layers)
+    return m.layers.empty() || m.layers[0].kind != LayerKind::embedding ||
+           std::any_of(m.layers.begin(), m.layers.end(), fixed);
+  return m.kind == ModelKind::mlp || m.kind == ModelKind::cnn || m.kind == ModelKind::resnet;
+}
+
 // Padded, with their lengths beside them. What is longer than all that the model has learnt from ends there.
-Dataset padded(const Dataset& rows, const io::JsonlField& x, const DataConfig& d,
-               const Reading* known) {
-  data::PadOptions pad{.buckets = d.buckets, .lengths = x.name + " lengths"};
-  if (known && x.longest > known->facts.example.shape[0]) {
-    pad.cut = true;
-    if (pad.buckets.empty()) pad.buckets = {known->facts.example.shape[0]};
-  }
+Dataset padded(const Dataset& rows, const io::JsonlField& x, const Config& config,
+               const std::string& path, const Reading* known) {
+  data::PadOptions pad{.buckets = config.data.buckets, .lengths = x.name + " lengths"};
+  const bool one = takes_one_length(config.model);
+  const std::int64_t longest = known ? known->facts.example.shape[0] : x.longest;
+  if (one && pad.buckets.size() > 1)
+    throw Error(fmt::format("data.buckets has {} lengths, and model.kind = {} takes lists of one",
+                            pad.buckets.size(), name_of(config.model.kind)));
+  if (!known && !pad.buckets.empty() && pad.buckets.back() < x.longest)
+    throw Error(
+        fmt::format("{}: field \"{}\" has a list of {}, longer than the last of "
+                    "data.buckets, {}; add a larger one",
+                    path, io::shown(x.name), x.longest, pad.buckets.back()));
+  pad.cut = known && x.longest > longest;
+  if (pad.buckets.empty() && (one || pad.cut || x.longest == 0))
+    pad.buckets = {std::max<std::int64_t>(longest, 1)};
   return rows.pad(x.name, std::move(pad));
 }
 
-OpenedRows open_objects(const DataConfig& d, const RowFiles& files, const Reading* known,
-                        const Objects& objects, Opening how) {
-  const std::string& path = files.path[0];
+// Ids are places in a table of the model's.
+void check_ids(const io::JsonlField& x, const Config& config, const std::string& path,
+               const Reading& known) {
+  const std::int64_t most =
+      std::max(config.model.vocabulary.value_or(0), known.facts.vocabulary) - 1;
+  if (x.list && x.kind == io::JsonKind::integer && x.largest > most)
+    throw Error(fmt::format("{}: field \"{}\" holds {}, and the model knows 0 to {}", path,
+                            io::shown(x.name), x.largest, most));
+}
+
+data::JsonlOptions object_options(const DataConfig& d, const std::string& path,
+                                  const Reading* known, const Objects& objects, Opening how) {
   data::JsonlOptions o;
-  bool kept = false;
   o.store = store_of(d, how);
-  o.store.was_kept = &kept;
   o.format.fields = {objects.input, d.target};
-  if (objects.of_text) o.format.kinds[objects.input] = io::JsonKind::text;
-  if (known) {
-    o.schema = io::parse_jsonl_schema(known->schema);
-    const auto first = io::read_jsonl_first(path);  // it may be without a target
-    if (std::none_of(first.begin(), first.end(),
-                     [&](const auto& f) { return f.name == d.target; })) {
-      std::erase_if(o.schema->fields, [&](const auto& f) { return f.name == d.target; });
-      o.format.fields = {objects.input};
-    }
+  if (objects.of_text)
+    o.format.kinds[objects.input] = io::JsonKind::text;
+  else if (d.task == Task::classification || d.task == Task::regression)
+    o.format.kinds[objects.input] = io::JsonKind::number;
+  if (d.task == Task::regression && !known) o.format.kinds[d.target] = io::JsonKind::number;
+  if (!known) return o;
+  o.schema = io::parse_jsonl_schema(known->schema);
+  const auto first = io::read_jsonl_first(path);  // it may be without a target
+  if (std::none_of(first.begin(), first.end(), [&](const auto& f) { return f.name == d.target; })) {
+    std::erase_if(o.schema->fields, [&](const auto& f) { return f.name == d.target; });
+    o.format.fields = {objects.input};
   }
+  return o;
+}
+
+OpenedRows open_objects(const Config& config, const RowFiles& files, const Reading* known,
+                        const Objects& objects, Opening how) {
+  const DataConfig& d = config.data;
+  const std::string& path = files.path[0];
+  data::JsonlOptions o = object_options(d, path, known, objects, how);
+  bool kept = false;
+  o.store.was_kept = &kept;
   const data::JsonlData opened = data::jsonl(files.path, std::move(o));
   const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
   if (!known) refuse_empty(opened.rows, path);
   const io::JsonlField& x = field_of(opened.schema, objects.input, path);
-  Dataset rows = x.ragged ? padded(opened.rows, x, d, known) : opened.rows;
+  if (known) check_ids(x, config, path, *known);
+  Dataset rows = x.ragged ? padded(opened.rows, x, config, path, known) : opened.rows;
   if (x.kind == io::JsonKind::text) rows = with_type(rows, x.name, DType::i32);
   if (known) return {rows, *known, scanned};
   const io::JsonlField& y = field_of(opened.schema, d.target, path);
@@ -159,7 +200,7 @@ OpenedRows open_objects(const DataConfig& d, const RowFiles& files, const Readin
     reading.facts.classes = y.largest + 1;
   else if (classes)
     reading.facts.classes = count_classes(opened.rows.only({d.target}), d.target, path);
-  if (x.kind == io::JsonKind::text) reading.facts.vocabulary = 256;
+  if (tokens) reading.facts.vocabulary = x.kind == io::JsonKind::text ? 256 : x.largest + 1;
   return {rows, reading, scanned};
 }
 
@@ -169,16 +210,17 @@ OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* k
   return open_table(d, files, known, how);
 }
 
-OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading* known,
+OpenedRows open_jsonl(const Config& config, const RowFiles& files, const Reading* known,
                       Opening how) {
+  const DataConfig& d = config.data;
   if (known && known->schema.starts_with(kTableMark)) return open_table(d, files, known, how);
   if (known) {
     const Objects as_learnt{false, known->facts.input, false};
-    return open_objects(d, files, known, as_learnt, how);
+    return open_objects(config, files, known, as_learnt, how);
   }
   const Objects objects = objects_in(d, files.path[0]);
   return objects.table ? open_table(d, files, known, how)
-                       : open_objects(d, files, known, objects, how);
+                       : open_objects(config, files, known, objects, how);
 }
 
 }  // namespace ebb::train

@@ -72,7 +72,7 @@ Dataset dealt(const Dataset& rows, const Config& config) {
 
 RunData open_data(const Config& config, Opening how) {
   const DataConfig& d = config.data;
-  OpenedRows all = open_rows_of(d, {d.path, d.target_path}, nullptr, how);
+  OpenedRows all = open_rows_of(config, {d.path, d.target_path}, nullptr, how);
   if (d.limit) all.rows = all.rows.rows(0, std::min(*d.limit, all.rows.size()));
   if (all.rows.size() == 0)
     throw Error(fmt::format("{}: there are no rows to train on",
@@ -80,7 +80,7 @@ RunData open_data(const Config& config, Opening how) {
   std::optional<Dataset> held_out;
   if (!d.validation_path.empty()) {
     OpenedRows other =
-        open_rows_of(d, {d.validation_path, d.validation_target_path}, &all.reading, how);
+        open_rows_of(config, {d.validation_path, d.validation_target_path}, &all.reading, how);
     held_out = other.rows;
     all.scanned += other.scanned;
   } else if (d.validation_fraction > 0) {
@@ -100,7 +100,7 @@ RunData open_data(const Config& config, Opening how) {
 
 Dataset open_rows(const Config& config, const Reading& reading, const std::string& path,
                   std::int64_t batch) {
-  return open_rows_of(config.data, {{path}, {}}, &reading).rows.batch(batch);
+  return open_rows_of(config, {{path}, {}}, &reading).rows.batch(batch);
 }
 
 std::string to_text(const Reading& reading) {
