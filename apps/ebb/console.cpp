@@ -38,6 +38,10 @@ void say(std::string_view text) {
 void set_quiet(bool quiet) { is_quiet = quiet; }
 bool quiet() { return is_quiet; }
 
+void warn(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) complain("note: " + note, 0);
+}
+
 int complain(std::string_view line, int code) {
   const std::string all = fmt::format("ebb: {}\n", line);
   std::fwrite(all.data(), 1, all.size(), stderr);

@@ -115,6 +115,7 @@ struct Train {
       const Interrupted before("before the first step; nothing was written");
       job.emplace(config);
       trainer = job->trainer(directory, !quiet());
+      warn(job->data->notes);
       say(to_string(trainer->plan()));
     }
     const train::StopSignal stop;  // from here on all that was begun is written

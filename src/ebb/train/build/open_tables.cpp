@@ -7,6 +7,7 @@
 #include "ebb/data/files/csv.hpp"
 #include "ebb/data/files/jsonl.hpp"
 #include "ebb/io/bytes/refuse.hpp"
+#include "ebb/io/text/jsonl_table.hpp"
 #include "ebb/train/build/open_formats.hpp"
 #include "ebb/train/config/names.hpp"
 
@@ -28,6 +29,7 @@ data::CsvOptions table_options(const DataConfig& d, Opening how) {
   o.format.separator = d.separator[0];
   for (const std::string& name : d.ignore) o.format.kinds[name] = io::ColumnKind::ignored;
   for (const std::string& name : d.categorical) o.format.kinds[name] = io::ColumnKind::category;
+  if (d.task == Task::regression) o.format.kinds[d.target] = io::ColumnKind::number;
   o.store = store_of(d, how);
   return o;
 }
@@ -39,19 +41,16 @@ OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading*
   bool kept = false;
   data::CsvOptions o = table_options(d, how);
   o.store.was_kept = &kept;
+  std::vector<std::string> notes;
+  o.notes = &notes;
   if (known) o.schema = io::parse_csv_schema(known->schema.substr(mark.size()));
   const data::CsvData opened =
       jsonl ? data::jsonl_table(files.path, std::move(o)) : data::csv(files.path, std::move(o));
   const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
-  if (known) return {opened.rows, *known, scanned};
+  if (known) return {opened.rows, *known, scanned, std::move(notes)};
   refuse_empty(opened.rows, files.path[0]);
   const io::CsvColumn& target = opened.schema.columns[opened.schema.index_of(d.target)];
   const bool classes = target.kind == io::ColumnKind::category;
-  if (classes && d.task == Task::regression)
-    throw Error(fmt::format(
-        "{}: column \"{}\" holds text such as \"{}\", which is no number to predict; "
-        "set data.task = \"classification\"",
-        files.path[0], d.target, target.categories.empty() ? "" : target.categories[0]));
   Reading reading{
       .facts = facts_of(opened.rows, classes ? Task::classification : Task::regression, "x", "y"),
       .schema = mark + io::to_string(opened.schema)};
@@ -59,7 +58,7 @@ OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading*
     reading.classes = target.categories;
     reading.facts.classes = static_cast<std::int64_t>(target.categories.size());
   }
-  return {opened.rows, reading, scanned};
+  return {opened.rows, reading, scanned, std::move(notes)};
 }
 
 // How the objects of a file are read, by the first of them.
@@ -72,30 +71,32 @@ struct Objects {
 Objects objects_in(const DataConfig& d, const std::string& path) {
   std::vector<std::string> names;
   std::vector<io::JsonlFirst> inputs;
+  const auto among = [](const std::vector<std::string>& all, const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  };
   for (const io::JsonlFirst& f : io::read_jsonl_first(path)) {
     names.push_back(f.name);
-    if (f.name != d.target && std::find(d.ignore.begin(), d.ignore.end(), f.name) == d.ignore.end())
-      inputs.push_back(f);
+    if (f.name != d.target && !among(d.ignore, f.name)) inputs.push_back(f);
   }
-  const auto has = [&](const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  for (const std::string& name : d.ignore)
-    if (!has(name)) io::refuse_name(path, "field", name, names);
-  for (const std::string& name : {d.target, d.input})
-    if (!name.empty() && !has(name)) io::refuse_name(path, "field", name, names);
-  const auto list = std::find_if(inputs.begin(), inputs.end(), [&](const io::JsonlFirst& f) {
+  if (!d.input.empty() && !among(names, d.input)) io::refuse_name(path, "field", d.input, names);
+  auto input = std::find_if(inputs.begin(), inputs.end(), [&](const io::JsonlFirst& f) {
     return d.input.empty() ? f.type == io::JsonType::list : f.name == d.input;
   });
-  if (list == inputs.end() && inputs.size() == 1 && inputs[0].type == io::JsonType::string)
-    return {false, inputs[0].name, true};
-  if (list == inputs.end()) return {true, "", false};
+  if (input == inputs.end() && inputs.size() == 1 && inputs[0].type == io::JsonType::string) {
+    std::vector<std::string> others = io::other_jsonl_fields(path, names);
+    std::erase_if(others, [&](const auto& f) { return f == d.target || among(d.ignore, f); });
+    if (others.empty()) input = inputs.begin();
+  }
+  if (input == inputs.end()) return {true, "", false};
+  for (const std::string& name : d.ignore)  // a table looks for them in all lines
+    if (!among(names, name)) io::refuse_name(path, "field", name, names);
+  if (!among(names, d.target)) io::refuse_name(path, "field", d.target, names);
   if (d.input.empty() && inputs.size() > 1)
     throw Error(
         fmt::format("{}: field \"{}\" holds lists, and there are others beside it: say "
                     "data.input = \"{}\", or leave one or the other out (data.ignore)",
-                    path, io::shown(list->name), io::shown(list->name)));
-  return {false, list->name, list->type == io::JsonType::string};
+                    path, io::shown(input->name), io::shown(input->name)));
+  return {false, input->name, input->type == io::JsonType::string};
 }
 
 const io::JsonlField& field_of(const io::JsonlSchema& schema, const std::string& name,

@@ -83,6 +83,7 @@ RunData open_data(const Config& config, Opening how) {
         open_rows_of(config, {d.validation_path, d.validation_target_path}, &all.reading, how);
     held_out = other.rows;
     all.scanned += other.scanned;
+    all.notes.insert(all.notes.end(), other.notes.begin(), other.notes.end());
   } else if (d.validation_fraction > 0) {
     const DatasetSplit split =
         all.rows.split(d.validation_fraction, static_cast<std::uint64_t>(d.validation_seed));
@@ -93,14 +94,9 @@ RunData open_data(const Config& config, Opening how) {
   Dataset train = dealt(all.rows, config).batch(config.train.batch, {.drop_last = d.drop_last});
   if (d.shuffle)
     train = train.shuffle(static_cast<std::uint64_t>(d.seed.value_or(config.train.seed)));
-  RunData run{std::move(train), {}, std::move(all.reading), all.scanned};
+  RunData run{std::move(train), {}, std::move(all.reading), all.scanned, std::move(all.notes)};
   if (held_out) run.validation = dealt(*held_out, config);
   return run;
-}
-
-Dataset open_rows(const Config& config, const Reading& reading, const std::string& path,
-                  std::int64_t batch) {
-  return open_rows_of(config, {{path}, {}}, &reading).rows.batch(batch);
 }
 
 std::string to_text(const Reading& reading) {
