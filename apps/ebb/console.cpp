@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace ebb::app {
 namespace {
@@ -21,6 +23,30 @@ std::size_t columns(std::string_view text) {
 bool written(std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
          std::fflush(stdout) == 0;
+}
+
+// Options of a program (".spill = false") as the keys of a config that they are here.
+std::string in_keys(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
+      {".spill_directory", "memory.spill_directory"},
+      {".spill", "memory.spill"},
+      {".micro_batch", "memory.micro_batch"},
+      {".independent_micro_batches", "memory.independent_micro_batches"},
+      {".allow", "memory.allow"},
+      {".approximate", "memory.activations"}};
+  const auto in_a_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  for (const auto& [option, key] : kKeys)
+    for (std::size_t at = text.find(option); at != std::string::npos;
+         at = text.find(option, at + key.size())) {
+      const std::size_t end = at + option.size();
+      const bool begins = at > 0 && (text[at - 1] == ' ' || text[at - 1] == '(');
+      if (begins && (end == text.size() || !in_a_word(text[end])))
+        text.replace(at, option.size(), key);
+    }
+  constexpr std::string_view kCompile = "compile: ";
+  return text.starts_with(kCompile) ? text.substr(kCompile.size()) : text;
 }
 
 }  // namespace
@@ -43,7 +69,7 @@ void warn(const std::vector<std::string>& notes) {
 }
 
 int complain(std::string_view line, int code) {
-  const std::string all = fmt::format("ebb: {}\n", line);
+  const std::string all = fmt::format("ebb: {}\n", in_keys(std::string(line)));
   std::fwrite(all.data(), 1, all.size(), stderr);
   return code;
 }

@@ -172,8 +172,8 @@ class Inference {
   void check_classes(std::size_t k) const {
     if (static_cast<std::int64_t>(seen_[k].classes.size()) <= options_.most_classes) return;
     refuse(path_,
-           fmt::format("field \"{}\" has more than {} different strings; say that it is text "
-                       "(JsonKind::text) or ignored, or allow more (.most_classes)",
+           fmt::format("field \"{}\" has more than {} different strings, too many for classes; a "
+                       "text that is read is named by data.input",
                        shown(names_[k]), options_.most_classes));
   }
 

@@ -49,6 +49,9 @@ OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading*
   const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
   if (known) return {opened.rows, *known, scanned, std::move(notes)};
   refuse_empty(opened.rows, files.path[0]);
+  if (opened.rows.batch(1).spec().names()[0] != "x")
+    throw Error(fmt::format("{}: there is no column beside \"{}\", the target, to predict it from",
+                            files.path[0], io::shown(d.target)));
   const io::CsvColumn& target = opened.schema.columns[opened.schema.index_of(d.target)];
   const bool classes = target.kind == io::ColumnKind::category;
   Reading reading{

@@ -91,6 +91,10 @@ RunData open_data(const Config& config, Opening how) {
     if (split.held_out.size() > 0) held_out = split.held_out;
   }
   all.reading.facts.rows = all.rows.size();
+  if (all.reading.facts.classes == 1)
+    all.notes.push_back(
+        fmt::format("{}: all rows are of one class, so that there is nothing to tell apart",
+                    d.path.empty() ? std::string("data") : d.path[0]));
   Dataset train = dealt(all.rows, config).batch(config.train.batch, {.drop_last = d.drop_last});
   if (d.shuffle)
     train = train.shuffle(static_cast<std::uint64_t>(d.seed.value_or(config.train.seed)));
