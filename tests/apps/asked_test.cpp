@@ -59,6 +59,15 @@ TEST_F(Asked, EmptyTextsHaveAnAnswer) {
   EXPECT_HAS(content("p.csv"), "ad,0.");
 }
 
+TEST_F(Asked, StepsThatWereNotTakenAreInTheSummary) {
+  put_rows(std::nanf(""), 17 * 8 + 3);
+  const Ran ran = ebb({"train", "c.toml"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.out, "2 steps were not taken; the first: step ");
+  EXPECT_HAS(ran.out, "\"x\" holds nan in row 17 of the data, counted from 0");
+  EXPECT_HAS(content("runs/c/log.txt"), "\"x\" holds nan in row 17 of the data");
+}
+
 TEST_F(Asked, EmptyFoldersAndASingleClassAreTold) {
   put_pictures("p/cat", 4);
   std::filesystem::create_directories(path("p/dog"));

@@ -122,7 +122,7 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
   while (!finished() && !stop) {
     const Batch* batch = walk.next();
     if (!batch) break;
-    const bool good = one_step(*batch);
+    const bool good = one_step(*batch, at);
     at = walk.position();
     const Boundary here = boundary(at);
     if (live) live->step([&] { return status(); });
@@ -162,6 +162,8 @@ Outcome Trainer::Run::outcome(const StopSignal& stop) const {
           .signal = stop.signal(),
           .step = done,
           .loss = loss,
+          .not_taken = not_taken,
+          .first_not_taken = first_not_taken,
           .last = last,
           .best = best,
           .seconds = progress->elapsed(),
