@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "apps/ebb/console.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
 #include "ebb/data/files/file_rows.hpp"
@@ -105,7 +106,11 @@ AskedRows asked_rows(const train::Job& job, const std::string& path) {
     throw FileError(fmt::format("cannot open \"{}\": there is no such file", path));
   if (job.config.data.format == train::DataFormat::images) return of_pictures(job, path);
   if (train::is_generated(job.config.data.format)) return of_array(job, path);
-  return of_dataset(train::open_rows(job.config, job.reading, path, job.config.train.batch));
+  train::OpenedRows opened = train::open_rows_of(job.config, {{path}, {}}, &job.reading);
+  if (opened.rows.size() == 0) throw Error(fmt::format("{}: there are no rows", path));
+  AskedRows asked = of_dataset(opened.rows.batch(job.config.train.batch));
+  asked.notes = std::move(opened.notes);
+  return asked;
 }
 
 Dataset rows_with_targets(const train::Job& job, const std::string& path,
@@ -124,7 +129,10 @@ Dataset rows_with_targets(const train::Job& job, const std::string& path,
                     path, train::name_of(d.format)));
   train::RowFiles files{{path}, {}};
   if (!targets.empty()) files.target_path = {targets};
-  Dataset rows = train::open_rows_of(d, files, &job.reading).rows.batch(job.config.train.batch);
+  const train::OpenedRows opened = train::open_rows_of(job.config, files, &job.reading);
+  if (opened.rows.size() == 0) throw Error(fmt::format("{}: there are no rows", path));
+  warn(opened.notes);
+  Dataset rows = opened.rows.batch(job.config.train.batch);
   const Names& names = rows.spec().names();
   if (std::find(names.begin(), names.end(), job.reading.facts.target) == names.end())
     throw Error(

@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "ebb/dist/errors.hpp"
 
@@ -25,6 +27,30 @@ bool written(std::string_view text) {
          std::fflush(stdout) == 0;
 }
 
+// Options of a program (".spill = false") as the keys of a config that they are here.
+std::string in_keys(std::string text) {
+  constexpr std::pair<std::string_view, std::string_view> kKeys[] = {
+      {".spill_directory", "memory.spill_directory"},
+      {".spill", "memory.spill"},
+      {".micro_batch", "memory.micro_batch"},
+      {".independent_micro_batches", "memory.independent_micro_batches"},
+      {".allow", "memory.allow"},
+      {".approximate", "memory.activations"}};
+  const auto in_a_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  for (const auto& [option, key] : kKeys)
+    for (std::size_t at = text.find(option); at != std::string::npos;
+         at = text.find(option, at + key.size())) {
+      const std::size_t end = at + option.size();
+      const bool begins = at > 0 && (text[at - 1] == ' ' || text[at - 1] == '(');
+      if (begins && (end == text.size() || !in_a_word(text[end])))
+        text.replace(at, option.size(), key);
+    }
+  constexpr std::string_view kCompile = "compile: ";
+  return text.starts_with(kCompile) ? text.substr(kCompile.size()) : text;
+}
+
 }  // namespace
 
 void print(std::string_view text) {
@@ -40,9 +66,13 @@ void say(std::string_view text) {
 void set_quiet(bool quiet) { is_quiet = quiet; }
 bool quiet() { return is_quiet; }
 
+void warn(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) complain("note: " + note, 0);
+}
+
 int complain(std::string_view line, int code) {
   if (dist::told_by_another()) return code;
-  const std::string all = fmt::format("ebb: {}\n", line);
+  const std::string all = fmt::format("ebb: {}\n", in_keys(std::string(line)));
   std::fwrite(all.data(), 1, all.size(), stderr);
   return code;
 }

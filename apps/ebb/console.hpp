@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ebb::app {
 
@@ -20,6 +21,9 @@ void print(std::string_view text);
 void say(std::string_view text);
 void set_quiet(bool quiet);
 bool quiet();
+
+// What the owner of the data should hear of, also with --quiet: a line each on stderr, "ebb: note: …".
+void warn(const std::vector<std::string>& notes);
 
 // One line on stderr: "ebb: …". Returns the code.
 int complain(std::string_view line, int code);

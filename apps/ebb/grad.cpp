@@ -11,6 +11,7 @@
 #include "ebb/exec/input_gradients.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/ops/slice.hpp"
+#include "ebb/train/build/sizes.hpp"
 
 namespace ebb::app {
 namespace {
@@ -57,9 +58,11 @@ struct Grad {
     const Spec all =
         budget.reading([&] { return NpyReader(data).spec(); }, AskedBudget::Counts::no);
     check(facts, all);
-    if (facts.classes > 0 && output >= facts.classes)
-      throw Error(fmt::format("grad: --output is {}, the model has outputs 0 to {}", output,
-                              facts.classes - 1));
+    const std::int64_t outputs = train::sizes_of(job.config, facts).outputs;
+    if (output >= outputs)
+      throw Error(fmt::format(
+          "grad: --output is {}, the model has {}", output,
+          outputs == 1 ? "one output, 0" : fmt::format("outputs 0 to {}", outputs - 1)));
     const nn::Evaluation quiet;
     const RowFunction fn = [&](const Tensor& x) {
       const Tensor y = job.model.forward(Batch{{facts.input, x}});

@@ -35,6 +35,7 @@ struct PlanCommand {
     try {
       train::Job job(config, train::Opening::shape);
       const auto trainer = job.trainer("", false);
+      warn(job.data->notes);
       // The step shares the budget with what evaluates: the smallest is of both.
       plan::Plan plan = trainer->plan();
       plan.minimum = smallest_budget();

@@ -94,6 +94,7 @@ struct Predict {
           "{}: a language model continues texts: ebb generate; predict is for classes and numbers",
           directory));
     const AskedRows rows = budget.reading([&] { return asked_rows(job, data); });
+    warn(rows.notes);
     const nn::Evaluation quiet;
     const auto outputs = [&](const Batch& b) {
       const Tensor y = job.model.forward(b);

@@ -28,9 +28,15 @@ std::string held_out(const train::Outcome& out) {
   return text;
 }
 
+std::string not_taken(const train::Outcome& out) {
+  if (out.not_taken == 0) return "";
+  return fmt::format("{} step{} not taken; the first: {}\n", out.not_taken,
+                     out.not_taken == 1 ? " was" : "s were", out.first_not_taken);
+}
+
 std::string summary(const train::Outcome& out) {
-  return fmt::format("step {}, loss {:.4g}, {}{}\nmemory: forecast {}, measured peak {}{}\n",
-                     out.step, out.loss, readable_time(out.seconds), held_out(out),
+  return fmt::format("step {}, loss {:.4g}, {}{}\n{}memory: forecast {}, measured peak {}{}\n",
+                     out.step, out.loss, readable_time(out.seconds), held_out(out), not_taken(out),
                      to_string(ByteSize{out.forecast}), to_string(ByteSize{out.peak}),
                      Budget::now() ? ", budget " + to_string(ByteSize{Budget::now()}) : "");
 }
@@ -149,6 +155,7 @@ struct Train {
       together(&world, "the data", [&] { job.emplace(config); });
       job->world = &world;
       trainer = job->trainer(directory, !quiet());
+      warn(job->data->notes);
       say(to_string(trainer->plan()));
     }
     const train::StopSignal stop;  // from here on all that was begun is written

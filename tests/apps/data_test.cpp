@@ -91,6 +91,24 @@ TEST_F(Data, textsOfObjects) {
   EXPECT_HAS(content("p.csv"), "lad,");
 }
 
+// A vocabulary is there before the text is read: by what was learnt, and by a file.
+TEST_F(Data, textsOfObjectsAreReadWithAVocabulary) {
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += fmt::format("{{\"text\": \"the cat sat on mat {}\"}}\n", i);
+  put("t.jsonl", lines);
+  put("t.txt", lines);
+  put("c.toml",
+      "[model]\nkind = \"gpt\"\nwidth = 16\nheads = 2\ndepth = 1\n[data]\npath = \"t.jsonl\"\n"
+      "window = 16\n[train]\nbatch = 8\nsteps = 4\n[memory]\nbudget = \"none\"\n");
+  ASSERT_EQ(ebb({"train", "c.toml", "-q"}).code, 0);
+  Ran ran = ebb({"eval", "runs/c", "--data", "t.jsonl"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_HAS(ran.out, "perplexity");
+  ASSERT_EQ(ebb({"vocab", "t.txt", "--size", "300", "--out", "v.txt"}).code, 0);
+  ran = ebb({"train", "c.toml", "-q", "--set", "data.vocabulary=v.txt", "--out", "runs/v"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+}
+
 TEST_F(Data, severalTextsAreOne) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "the dog sat on the log. ";

@@ -91,6 +91,12 @@ std::vector<Misuse> of_the_line() {
 std::vector<Misuse> of_configs() {
   const std::string good = small_config();
   return {
+      config("misspelt_section", "[modle]\nkind = \"mlp\"\n[data]\nformat = \"digits\"\n",
+             "c.toml:1:2: there is no section \"modle\"; do you mean [model]?"),
+      set("too_many_threads", "train.threads=4096",
+          "train.threads is 4096, expected a whole number from 0 to 1024"),
+      set("no_spill_directory", "memory.spill_directory=nowhere",
+          "nowhere\" is no directory; name one that is there, or set memory.spill = false"),
       {"missing_config", {}, {"train", "nothing.toml"}, "\"nothing.toml\": No such file"},
       {"folder_as_config", {{"f/a", ""}}, {"train", "f"}, "cannot open \"f\": Is a directory"},
       config("empty_config", "", "c.toml: there is no [model] section"),

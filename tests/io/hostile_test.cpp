@@ -102,7 +102,7 @@ std::vector<Format> formats() {
        "[]}\n",
        jsonl, false},
       {"jsonl table",
-       "{\"a\": 1, \"b\": \"x\\u00e9\", \"c\": true}\n{\"b\": null, \"a\": -2.5e1, \"d\": [{}]}\n",
+       "{\"a\": 1, \"b\": \"x\\u00e9\", \"c\": true}\n{\"b\": null, \"a\": -2.5e1, \"d\": 7}\n",
        objects, false},
   };
 }

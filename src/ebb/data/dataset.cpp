@@ -11,6 +11,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/rng.hpp"
 #include "ebb/data/dataset_parts.hpp"
+#include "ebb/data/epoch_order.hpp"
 
 namespace ebb {
 
@@ -247,6 +248,14 @@ data::Position Dataset::start() const {
   }
   if (tokens_) columns = mixed(columns, static_cast<std::uint64_t>(tokens_->tokens));
   return {0, 0, size(), batch_rows_, drop_last_, seed_, columns};
+}
+
+std::int64_t Dataset::row_at(const data::Position& at, std::int64_t i) const {
+  const std::int64_t place = at.batch * batch_rows_ + i;
+  if (!seed_) return rows_.at(place);
+  data::EpochOrder order(size(), *seed_);
+  order.start(at.epoch);
+  return rows_.at(order[place]);
 }
 
 BatchRange::BatchRange(Dataset data, std::int64_t end_epoch, const data::Position& from)

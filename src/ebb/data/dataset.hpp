@@ -102,6 +102,9 @@ class Dataset {
   // from there, and not in it, is the stack of the thread that works ahead.)
   std::uint64_t walking_bytes() const;
 
+  // Of the batch that a walk deals out from there, which row of the columns its row `i` is; not of batch_tokens.
+  std::int64_t row_at(const data::Position& at, std::int64_t i) const;
+
   // For those who deal batches out: rows [begin, end) of the given order, or of the set's own.
   Batch gather(const std::uint32_t* order, std::int64_t begin, std::int64_t end) const;
 

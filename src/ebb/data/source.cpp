@@ -77,7 +77,7 @@ Source Source::padded(PadOptions options) const {
 std::int64_t Source::length_for(std::int64_t longest) const {
   for (const std::int64_t bucket : padding_->buckets)
     if (longest <= bucket) return bucket;
-  return std::min(longest, spec_.shape[1]);
+  return std::min(std::max<std::int64_t>(longest, 1), spec_.shape[1]);  // empty lists are a step
 }
 
 Spec Source::stored(std::int64_t rows) const {

@@ -177,6 +177,15 @@ std::string bad_variable(const std::vector<Variable>& variables) {
   return {};
 }
 
+std::optional<BadInput> bad_input(const Batch& batch) {
+  for (std::size_t i = 0; i < batch.values().size(); ++i) {
+    const Tensor& t = batch.values()[i];
+    if (const auto bad = bad_in(t))
+      return BadInput{batch.names()[i], bad->element / (t.size() / t.dim(0)), bad->value};
+  }
+  return std::nullopt;
+}
+
 std::string first_bad(const Batch& batch, const BadSearch& search,
                       const std::function<Loss(const Batch&)>& loss) {
   for (std::size_t i = 0; i < batch.values().size(); ++i)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ namespace ebb::train {
 
 // "up.weight holds inf at [3, 7] of f32(64, 10)"; "" where all of them are finite. Read in pieces, as fast as memory.
 std::string bad_variable(const std::vector<Variable>& variables);
+
+// What a batch was given that is no number.
+struct BadInput {
+  std::string column;
+  std::int64_t row = 0;  // of the batch
+  double value = 0;
+};
+std::optional<BadInput> bad_input(const Batch& batch);
 
 struct BadSearch {
   std::vector<Variable> variables;  // of the model

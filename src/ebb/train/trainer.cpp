@@ -140,7 +140,7 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
     if (!batch) break;
     bool good = false;
     try {
-      good = one_step(*batch);
+      good = one_step(*batch, at);
     } catch (const exec::StepLeft&) {
       break;  // `at` is still before its batch
     }
@@ -190,6 +190,8 @@ Outcome Trainer::Run::outcome(const StopSignal& stop, bool stopped) const {
           .signal = stop.signal(),
           .step = done,
           .loss = loss,
+          .not_taken = not_taken,
+          .first_not_taken = first_not_taken,
           .last = last,
           .best = best,
           .seconds = progress->elapsed(),

@@ -77,8 +77,10 @@ struct Outcome {
   enum class Why { finished, stopped_early, signal };
   Why why = Why::finished;
   int signal = 0;
-  std::int64_t step = 0;  // so many are done, with those that were not taken
-  double loss = 0;        // of the last step, a mean; of a run that was over, as it was
+  std::int64_t step = 0;             // so many are done, with those that were not taken
+  double loss = 0;                   // of the last step, a mean; of a run that was over, as it was
+  std::int64_t not_taken = 0;        // steps of this process whose loss or gradient was no number
+  std::string first_not_taken = {};  // what was wrong with the first of them
   std::optional<Evaluation> last, best;  // evaluations
   double seconds = 0;                    // of this process
   std::uint64_t forecast = 0, peak = 0;  // of the process's memory, in bytes

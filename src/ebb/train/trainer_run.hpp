@@ -65,8 +65,10 @@ struct Trainer::Run {
   Outcome outcome(const StopSignal& stop, bool stopped) const;
 
   // trainer_steps.cpp
-  bool one_step(const Batch& batch);  // false: it was not taken
-  void bad_step(const Batch& batch, const random::State& draws, double loss_scale);
+  bool one_step(const Batch& batch, const data::Position& at);  // false: it was not taken
+  void bad_step(const Batch& batch, const data::Position& at, const random::State& draws,
+                double loss_scale);
+  std::string bad_row(const Batch& batch, const data::Position& at) const;  // "": none is
   void log_step(const data::Position& at);
 
   // trainer_between.cpp
@@ -115,7 +117,8 @@ struct Trainer::Run {
   std::int64_t per_epoch = 0, total = 0;
   std::int64_t done = 0;             // steps
   double loss = 0, logged_loss = 0;  // of the last step; of those since the last row of metrics
-  std::int64_t since_logged = 0, bad_in_a_row = 0, without_progress = 0;
+  std::int64_t since_logged = 0, bad_in_a_row = 0, without_progress = 0, not_taken = 0;
+  std::string first_not_taken;
   std::int64_t saved_at = -1;
   bool samples = false;  // there is memory for them
   bool owed = false;     // an evaluation was due, and a signal came in between

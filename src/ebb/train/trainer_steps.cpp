@@ -37,7 +37,7 @@ void Statistics::restore() {
   }
 }
 
-bool Trainer::Run::one_step(const Batch& batch) {
+bool Trainer::Run::one_step(const Batch& batch, const data::Position& at) {
   const std::int64_t skipped = optimizer.skipped();
   const random::State draws = random::state();
   const double loss_scale = optimizer.loss_scale();
@@ -47,7 +47,7 @@ bool Trainer::Run::one_step(const Batch& batch) {
   progress->stepped(done, static_cast<double>(batch.whole_rows()));
   if (optimizer.skipped() > skipped) {
     statistics.restore();
-    bad_step(batch, draws, loss_scale);
+    bad_step(batch, at, draws, loss_scale);
     return false;
   }
   bad_in_a_row = 0;
@@ -57,16 +57,30 @@ bool Trainer::Run::one_step(const Batch& batch) {
   return true;
 }
 
+// Where the data itself is bad, which row of it.
+std::string Trainer::Run::bad_row(const Batch& batch, const data::Position& at) const {
+  const std::optional<BadInput> bad = bad_input(batch);
+  if (!bad) return "";
+  try {
+    return fmt::format("; \"{}\" holds {} in row {} of the data, counted from 0", bad->column,
+                       bad->value, data.row_at(at, bad->row));
+  } catch (const OutOfMemory&) {  // of the order of the rows
+    return fmt::format("; \"{}\" holds {}", bad->column, bad->value);
+  }
+}
+
 // A gradient that only its loss scale has made overflow is no fault: the scale is lower in the next step.
-void Trainer::Run::bad_step(const Batch& batch, const random::State& draws, double loss_scale) {
+void Trainer::Run::bad_step(const Batch& batch, const data::Position& at,
+                            const random::State& draws, double loss_scale) {
   const bool scaled = std::isfinite(loss) && loss_scale > 1;
   const std::string what = fmt::format(
-      "step {}: {} (loss {:.6g}); the step was not taken", done,
+      "step {}: {} (loss {:.6g}{}); the step was not taken", done,
       scaled ? fmt::format("with a loss scale of {}, the gradient is too large for 16 bits",
                            loss_scale)
       : std::isfinite(loss) ? "the gradient is NaN or infinite"
                             : "the loss is NaN or infinite",
-      loss);
+      loss, scaled ? "" : bad_row(batch, at));
+  if (!scaled && not_taken++ == 0) first_not_taken = what;
   if (live) live->note(what);
   say(RunLog::Kind::warning, what);
   if (scaled || ++bad_in_a_row < std::max<std::int64_t>(1, options.bad_steps)) return;

@@ -200,11 +200,49 @@ TEST_F(CsvTest, AnotherFileThanTheSchemaSaysIsRefused) {
   EXPECT_EQ(read("a,b\n5,x\n"), "no error");
   test::expect_parts(read,
                      {
-                         {"a,c\n5,x\n", "its column 2 is \"c\"; expected \"b\""},
-                         {"a\n5\n", "it has 1 columns; expected the 2"},
+                         {"a,c\n5,x\n", "it has no column \"b\"; it has \"a\", \"c\""},
+                         {"a\n5\n", "it has no column \"b\"; it has \"a\""},
+                         {"a,b\n1e999,x\n", "line 2: column \"a\": a number beyond what f32"},
                          {"a,b\n5,z\n", "line 2: column \"b\": \"z\" is none of the 1 categories"},
                          {"a,b\nz,x\n", "line 2: column \"a\": \"z\" is no number"},
                      });
+}
+
+TEST_F(CsvTest, ColumnsAreFoundByTheirNames) {
+  const CsvSchema s = schema("a,no,b\n1,2,x\n", {.kinds = {{"no", ColumnKind::ignored}}});
+  const CsvLayout layout{{{CsvPlace::As::number, 0}, {}, {CsvPlace::As::id, 1}}, 2};
+  std::vector<std::uint32_t> rows;
+  const auto sink = [&](auto words) { rows.assign(words.begin(), words.end()); };
+  put("b.csv", "b,more,a,\"too\"\nx,1e999,5,?\n");
+  EXPECT_EQ(read_csv_rows(path("b.csv"), {}, s, layout, sink),
+            (std::vector<std::string>{"more", "too"}));
+  EXPECT_EQ(rows, (std::vector<std::uint32_t>{std::bit_cast<std::uint32_t>(5.0f), 0}));
+  put("c.csv", "x,5\n");  // without names, by their places
+  EXPECT_HAS(
+      error_of([&] { (void)read_csv_rows(path("c.csv"), {.header = false}, s, layout, sink); }),
+      "it has 2 columns; expected 3, since without a header");
+}
+
+TEST_F(CsvTest, TextAmongNumbersIsToldByItsLine) {
+  std::string text = "a,b\n";
+  for (int i = 2; i <= 60; ++i) text += i == 41 ? "12O,x\n" : i % 2 ? "1,7\n" : "2,x\n";
+  const std::string file = put("a.csv", text);
+  std::vector<CsvMixed> mixed;
+  const CsvSchema s = read_csv_schema(std::span(&file, 1), {}, &mixed);
+  EXPECT_EQ(s.columns[0].kind, ColumnKind::category);
+  ASSERT_EQ(mixed.size(), 1u) << "b is text in half of its lines";
+  EXPECT_EQ(mixed[0].column, 0u);
+  EXPECT_EQ(mixed[0].numbers, 58);
+  EXPECT_EQ(mixed[0].texts, 1);
+  EXPECT_EQ(mixed[0].value, "12O");
+  EXPECT_EQ(mixed[0].line, 41u);
+  EXPECT_HAS(error_of([&] { schema(text, {.most_categories = 2}); }),
+             "more than 2 different texts, of which all would be numbers but for 1 such as \"12O\" "
+             "in line 41");
+  EXPECT_HAS(error_of([&] {
+               schema(text, {.kinds = {{"a", ColumnKind::number}}});
+             }),
+             "line 41: column \"a\": \"12O\" is no number");
 }
 
 TEST_F(CsvTest, SchemasThatAreNoneAreRefused) {

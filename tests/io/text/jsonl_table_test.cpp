@@ -44,7 +44,7 @@ TEST_F(JsonlTableTest, ColumnsAreNumbersOrCategories) {
       "{\"c\": \"y\", \"a\": 3.5, \"new\": false, \"skip\": []}\n\n"
       "{\"a\": null, \"new\": true, \"more\": 9}\n",
       {.kinds = {{"skip", ColumnKind::ignored}}});
-  ASSERT_EQ(s.columns.size(), 4u);
+  ASSERT_EQ(s.columns.size(), 5u);
   EXPECT_EQ(s.rows, 3);
   EXPECT_EQ(s.columns[0].count, 2);
   EXPECT_EQ(s.columns[0].missing, 1);
@@ -56,8 +56,10 @@ TEST_F(JsonlTableTest, ColumnsAreNumbersOrCategories) {
   EXPECT_EQ(s.columns[2].kind, ColumnKind::number) << "true and false are 1 and 0";
   EXPECT_EQ(s.columns[3].kind, ColumnKind::ignored);
   EXPECT_EQ(parse_csv_schema(to_string(s)), s);
-  EXPECT_EQ(rows(s), (Floats{1, 1, 0, 1, 3.5f, 0, 1, 0, -1, 0, 0, 1}));
-  EXPECT_HAS(error_of([&] { rows(s, false); }), "line 4: field \"a\": a value is missing");
+  EXPECT_EQ(s.columns[4].name, "more") << "which only the last line has";
+  EXPECT_EQ(s.columns[4].missing, 2);
+  EXPECT_EQ(rows(s), (Floats{1, 1, 0, 1, -1, 3.5f, 0, 1, 0, -1, -1, 0, 0, 1, 9}));
+  EXPECT_HAS(error_of([&] { rows(s, false); }), "line 1: field \"more\": a value is missing");
 }
 
 TEST_F(JsonlTableTest, NumbersMayBeCategories) {
@@ -81,6 +83,34 @@ TEST_F(JsonlTableTest, WhatIsNoTableIsRefusedByItsLine) {
   const CsvSchema s = schema("{\"a\": 1, \"c\": \"x\"}\n");
   put("a.jsonl", "{\"a\": 1, \"c\": \"z\"}\n");
   EXPECT_HAS(error_of([&] { rows(s); }), "line 1: field \"c\": \"z\" is none of the 1 categories");
+}
+
+TEST_F(JsonlTableTest, FieldsAreThoseOfAllLines) {
+  std::string text;
+  for (int i = 0; text.size() < (600u << 10); ++i)
+    text +=
+        i % 1000 ? "{\"a\": 1}\n" : "{\"k" + std::to_string(i / 1000 % 5) + "\": 1, \"a\": 2}\n";
+  std::vector<std::string> names;
+  for (const CsvColumn& c : schema(text).columns) names.push_back(c.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"k0", "a", "k1", "k2", "k3", "k4"}));
+  std::string many = "{\"a\": 1}\n";
+  for (int i = 0; i < 1200; ++i) many += "{\"f" + std::to_string(i) + "\": 1}\n";
+  EXPECT_HAS(refused(many), "more than 1000 different fields");
+}
+
+TEST_F(JsonlTableTest, LinesOfOtherFieldsAreToldOrRefused) {
+  const CsvSchema s = schema("{\"a\": 1, \"b\": 2}\n");
+  const CsvLayout layout{
+      {{CsvPlace::As::number, 0, 0, 1, true, -1}, {CsvPlace::As::number, 1, 0, 1, true, -1}}, 2};
+  const auto read = [&](const std::string& content) {
+    return read_jsonl_table(put("b.jsonl", content), {}, s, layout, [](auto) {});
+  };
+  EXPECT_EQ(read("{\"a\": 1, \"x\": {}}\n{\"b\": null, \"y\": [], \"x\": 1}\n"),
+            (std::vector<std::string>{"x", "y"}));
+  EXPECT_HAS(error_of([&] { read("{\"a\": 1}\n{\"completely\": \"other\"}\n"); }),
+             "line 2: it has none of the fields that are read, such as \"a\"");
+  EXPECT_HAS(error_of([&] { read("{\"a\": \"12O\"}\n"); }),
+             "line 1: field \"a\": \"12O\" is text, and no number");
 }
 
 TEST_F(JsonlTableTest, MixedBlocksAreFoundOut) {

@@ -56,7 +56,7 @@ TEST_F(JsonlTest, FieldsAreWhatTheyHold) {
   EXPECT_EQ(s.fields[1], (JsonlField{"n", JsonKind::integer, false, false, 1, 0, {}, -4, 3}));
   EXPECT_EQ(s.fields[2], (JsonlField{"f", JsonKind::number}));
   EXPECT_EQ(s.fields[3], (JsonlField{"k", JsonKind::label, false, false, 1, 0, {"ant", "cat"}}));
-  EXPECT_EQ(s.fields[4], (JsonlField{"ids", JsonKind::integer, true, true, 3, 3}));
+  EXPECT_EQ(s.fields[4], (JsonlField{"ids", JsonKind::integer, true, true, 3, 3, {}, 1, 3}));
   EXPECT_EQ(parse_jsonl_schema(to_string(s)), s);
   const All all = rows();
   EXPECT_EQ(all.words, (std::vector<std::uint32_t>{bits(0.5f), bits(-1), 3, bits(1.5f), 1, 3,  //

@@ -27,6 +27,8 @@ struct CsvOptions {
   std::optional<io::CsvSchema> schema =
       {};  // of another file: the same means, the same numbers of classes
   StoreOptions store = {};
+  std::vector<std::string>* notes =
+      nullptr;  // is given what the owner of the file should hear of, a line each
 };
 
 struct CsvData {
@@ -34,7 +36,8 @@ struct CsvData {
   io::CsvSchema schema;  // to keep with a model, for files that come later
 };
 
-// A file without the target column has no "y": what is to be predicted. Several files have the same columns, and are
+// A file without the target column has no "y": what is to be predicted. With a schema, columns are found by their names;
+// others are left out, with a note. Several files have the same columns, and are
 // one table, in their order.
 CsvData csv(const std::string& path, CsvOptions options = {});
 CsvData csv(const std::vector<std::string>& paths, CsvOptions options);

@@ -10,6 +10,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/memory.hpp"
 #include "ebb/base/pool.hpp"
+#include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/image/image.hpp"
 #include "ebb/io/text/records.hpp"
 #include "ebb/kernels/checksum.hpp"
@@ -60,6 +61,22 @@ std::vector<Picture> pictures_in(const std::string& folder, std::vector<std::str
                     "as \"{}/cat/1.png\"",
                     folder, folder));
   return all;
+}
+
+// A folder without pictures is a class that nothing is learnt of.
+std::vector<std::string> empty_classes(const std::string& folder,
+                                       const std::vector<std::string>& classes,
+                                       const std::vector<Picture>& pictures) {
+  std::vector<bool> has_one(classes.size());
+  for (const Picture& p : pictures) has_one[static_cast<std::size_t>(p.label)] = true;
+  std::vector<std::string> notes;
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    if (!has_one[i])
+      notes.push_back(
+          fmt::format("{}: folder \"{}\" has no pictures, and is a class all the same; "
+                      "take it away if it is none",
+                      folder, io::shown(classes[i])));
+  return notes;
 }
 
 std::string version_of_all(const std::vector<Picture>& pictures) {
@@ -116,6 +133,7 @@ Dataset assembled(const RowStore& store, const Shape& shape) {
 Images images(const std::string& folder, ImagesOptions options) {
   std::vector<std::string> classes;
   const std::vector<Picture> pictures = pictures_in(folder, classes);
+  if (options.notes) *options.notes = empty_classes(folder, classes, pictures);
   const StoreKey key{
       fmt::format("images 1 {} channels={}", fs::absolute(folder).string(), options.channels),
       options.store.in_memory ? "" : version_of_all(pictures)};

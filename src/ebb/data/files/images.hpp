@@ -12,6 +12,8 @@ namespace ebb::data {
 struct ImagesOptions {
   int channels = 0;  // 1: gray, 3: colours, 4: with transparency; 0: as the first picture has them
   StoreOptions store = {};
+  std::vector<std::string>* notes =
+      nullptr;  // is given what the owner of the folder should hear of, a line each
 };
 
 struct Images {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ebb/base/error.hpp"
+#include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/text/growing_bytes.hpp"
 #include "ebb/io/text/text_blocks.hpp"
 
@@ -82,7 +83,7 @@ JsonlData assembled(const RowStore& store, JsonlSchema schema) {
 using Paths = std::vector<std::string>;
 
 StoreKey key_of(const Paths& paths, const JsonlOptions& o) {
-  std::string what = "jsonl 2", version;
+  std::string what = "jsonl 3", version;
   for (const std::string& path : paths) {
     what += " " + std::filesystem::absolute(path).string();
     version += (version.empty() ? "" : "; ") + version_of(path);
@@ -93,6 +94,12 @@ StoreKey key_of(const Paths& paths, const JsonlOptions& o) {
     what += fmt::format(" {}={}", name, io::name(kind));
   if (o.schema) what += " schema " + to_string(*o.schema);
   return {what, version};
+}
+
+std::string held(const JsonlField& f) {
+  if (!f.list) return "single numbers";
+  if (f.ragged) return fmt::format("lists of different lengths, up to {}", f.longest);
+  return fmt::format("lists of {} number{}", f.longest, f.longest == 1 ? "" : "s");
 }
 
 // The schema of an earlier file, with the rows and the lengths of this one.
@@ -107,12 +114,12 @@ JsonlSchema fitted(const Paths& paths, const JsonlSchema& from, const io::JsonlO
   for (std::size_t i = 0; i < found.fields.size(); ++i) {
     JsonlField& f = found.fields[i];
     const JsonlField& g = from.fields[i];
-    if (f.list != g.list || (!g.ragged && (f.ragged || f.longest != g.longest)))
+    if (found.rows > 0 && (f.list != g.list || (!g.ragged && (f.ragged || f.longest != g.longest))))
       throw Error(
-          fmt::format("jsonl \"{}\": field \"{}\" holds {} of {}, and {} of {} in the file that "
-                      "its schema is of",
-                      paths[0], f.name, f.list ? "lists" : "numbers", f.longest,
-                      g.list ? "lists" : "numbers", g.longest));
+          fmt::format("{}: field \"{}\" holds {}; expected {}, as the model has learnt from",
+                      paths[0], io::shown(f.name), held(f), held(g)));
+    if (g.ragged && !f.ragged) f.elements = found.rows * f.longest;  // all happen to be as long
+    f.list = g.list;
     f.ragged = g.ragged;
     f.classes = g.classes;
   }

@@ -75,6 +75,7 @@ File as_file(const TextStream& text) {
     written = bytes;
   });
   file.write_back(0, bytes);
+  file.seek(0);
   return file;
 }
 

@@ -21,7 +21,7 @@ TextStream text_of_files(std::vector<std::string> paths);
 // The strings of that field, a newline behind each.
 TextStream text_of_field(std::vector<std::string> paths, std::string field);
 
-// All of it in a file without a name, which is gone when it is closed.
+// All of it in a file without a name, at its beginning, which is gone when it is closed.
 File as_file(const TextStream& text);
 
 struct TextShape {

@@ -36,9 +36,8 @@ class PnmReader {
     ++at_;
     if (largest_ < 1 || largest_ > 65535) wrong("a largest value from 1 to 65535");
     if (width_ < 1 || height_ < 1 || width_ > options.most_pixels / height_)
-      refuse(file.path(),
-             fmt::format("a picture of {} by {}; from 1 to {} pixels are read (.most_pixels)",
-                         width_, height_, options.most_pixels));
+      refuse(file.path(), fmt::format("a picture of {} by {}; from 1 to {} pixels are read", width_,
+                                      height_, options.most_pixels));
     channels_ = options.channels ? options.channels : in_file_;
     const std::uint64_t bytes = at_ + pixels() * static_cast<unsigned>(in_file_) * sample_bytes();
     if (file.size() != bytes)

@@ -140,9 +140,8 @@ PngReader::PngReader(File& file, int channels, std::int64_t most_pixels)
   file.seek(0);
   if (!s.try_create() || !s.try_header(most_pixels)) s.refuse();
   if (s.width < 0)
-    refuse(file.path(),
-           fmt::format("a picture of {} by {}; at most {} pixels are read (.most_pixels)", -s.width,
-                       s.height, most_pixels));
+    refuse(file.path(), fmt::format("a picture of {} by {}; at most {} pixels are read", -s.width,
+                                    s.height, most_pixels));
 }
 PngReader::~PngReader() = default;
 

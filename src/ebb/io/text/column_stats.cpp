@@ -7,6 +7,7 @@
 
 #include "ebb/io/bytes/refuse.hpp"
 #include "ebb/io/text/number.hpp"
+#include "ebb/io/text/text_blocks.hpp"
 
 namespace ebb::io {
 namespace {
@@ -39,19 +40,28 @@ void ColumnStats::take(BlockColumns& block, const std::string& path, std::int64_
     Column& to = all_[i];
     to.numbers.add(from.numbers);
     to.missing += from.missing;
+    if (to.texts == 0 && from.texts > 0) {
+      to.path = path;
+      to.first_text = from.first_text;
+      to.first_at = from.first_at;
+    }
     to.texts += from.texts;
     to.words.merge(from.words);
     if (from.too_many || static_cast<std::int64_t>(to.words.size()) > most_categories)
-      refuse(path, fmt::format("column \"{}\" has more than {} different texts; leave it out "
-                               "(data.ignore, ColumnKind::ignored), or allow more "
-                               "(.most_categories)",
-                               shown(names_[i]), most_categories));
+      refuse(path, fmt::format("column \"{}\" has more than {} different texts{}; leave it out "
+                               "(data.ignore)",
+                               shown(names_[i]), most_categories, to.hint));
     words += to.words.size();
   }
   if (words > kMostWords)
     refuse(path, fmt::format("its columns have more than {} different texts together; leave "
-                             "some out (data.ignore, ColumnKind::ignored)",
+                             "some out (data.ignore)",
                              kMostWords));
+}
+
+CsvMixed ColumnStats::mixed(std::size_t i) const {
+  const Column& c = all_[i];
+  return {i, c.numbers.count, c.texts, c.path, c.first_text, line_of(c.path, c.first_at)};
 }
 
 CsvSchema ColumnStats::schema(const std::vector<ColumnKind>& kinds) const {

@@ -62,6 +62,8 @@ struct BlockColumn {
   std::int64_t missing = 0, texts = 0;
   Words words;  // what was no number, or all where the column is said to be categories
   bool too_many = false;
+  std::string first_text;  // of columns that are not known to be categories
+  std::uint64_t first_at = 0;
 
   void add_word(std::string_view text, std::int64_t most) {
     ++texts;
@@ -90,8 +92,11 @@ class ColumnStats {
 
   // The next block, of this file. More different texts than a column may have are refused.
   void take(BlockColumns& block, const std::string& path, std::int64_t most_categories);
+  // What is known of a column, to be said where it is refused.
+  void hint(std::size_t i, std::string text) { all_[i].hint = std::move(text); }
   std::int64_t numbers(std::size_t i) const { return all_[i].numbers.count; }
   std::int64_t texts(std::size_t i) const { return all_[i].texts; }
+  CsvMixed mixed(std::size_t i) const;  // its line is counted, for which the file is read
   CsvSchema schema(const std::vector<ColumnKind>& kinds) const;
 
  private:
@@ -99,6 +104,8 @@ class ColumnStats {
     Gathered numbers;
     std::int64_t missing = 0, texts = 0;
     Words words;
+    std::string hint, path, first_text;
+    std::uint64_t first_at = 0;
   };
   std::vector<std::string> names_;
   std::vector<Column> all_;

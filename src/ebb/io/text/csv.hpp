@@ -58,9 +58,18 @@ struct CsvSchema {
 std::string to_string(const CsvSchema& schema);
 CsvSchema parse_csv_schema(std::string_view text);
 
+// A column of categories that would be one of numbers but for some values: a slip of the pen, most often.
+struct CsvMixed {
+  std::size_t column = 0;
+  std::int64_t numbers = 0, texts = 0;
+  std::string path, value;  // of the first text
+  std::uint64_t line = 0;
+};
+
 CsvSchema read_csv_schema(const std::string& path, const CsvOptions& options = {});
-// Of several files with the same columns, as of one.
-CsvSchema read_csv_schema(std::span<const std::string> paths, const CsvOptions& options);
+// Of several files with the same columns, as of one. `mixed` are columns of which more than half are numbers.
+CsvSchema read_csv_schema(std::span<const std::string> paths, const CsvOptions& options,
+                          std::vector<CsvMixed>* mixed = nullptr);
 // The names of the columns alone, from the first record.
 std::vector<std::string> read_csv_names(const std::string& path, const CsvOptions& options = {});
 
@@ -74,14 +83,16 @@ struct CsvPlace {
   float missing = 0;  // what a number that is missing becomes, as it is
 };
 struct CsvLayout {
-  std::vector<CsvPlace> columns;  // as many as the file has
+  std::vector<CsvPlace> columns;  // as many as the schema has
   std::size_t words = 0;          // of a row
 };
 
-// Calls `sink` with whole rows, in the order of the file. A file that has other columns than `schema`, or
-// a category that is not in it, is refused.
+// Calls `sink` with whole rows, in the order of the file. Columns are found by their names, without a header by
+// their places. A file that lacks one that has a place, or that has a category that is not in `schema`, is refused.
+// Gives the names of those that `schema` does not know: they are not read.
 using CsvSink = std::function<void(std::span<const std::uint32_t> rows)>;
-void read_csv_rows(const std::string& path, const CsvOptions& options, const CsvSchema& schema,
-                   const CsvLayout& layout, const CsvSink& sink);
+std::vector<std::string> read_csv_rows(const std::string& path, const CsvOptions& options,
+                                       const CsvSchema& schema, const CsvLayout& layout,
+                                       const CsvSink& sink);
 
 }  // namespace ebb::io

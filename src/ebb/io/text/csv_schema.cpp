@@ -32,10 +32,15 @@ class Inference {
     // gathered by another pass.
     for (;;) {
       ColumnStats stats(names());
+      for (const CsvMixed& m : mixed_)
+        stats.hint(m.column, fmt::format(", of which all would be numbers but for {} such as "
+                                         "\"{}\" in line {}",
+                                         m.texts, shown(m.value), m.line));
       for (const CsvTable& table : tables_) look_at(table, stats);
       if (settled(stats)) return stats.schema(kinds_);
     }
   }
+  const std::vector<CsvMixed>& mixed() const { return mixed_; }
 
  private:
   const std::vector<std::string>& names() const { return tables_[0].names; }
@@ -68,6 +73,7 @@ class Inference {
       known_[i] = true;
       kinds_[i] = ColumnKind::category;
       all = all && stats.numbers(i) == 0;
+      if (stats.numbers(i) > stats.texts(i)) mixed_.push_back(stats.mixed(i));
     }
     return all;
   }
@@ -115,14 +121,19 @@ class Inference {
       if (known_[i])
         table.refuse_field(
             block, at, i,
-            fmt::format("\"{}\" is no number; expected one, or a word of .missing", shown(field)));
+            fmt::format("\"{}\" is no number; expected one, or nothing where it is missing",
+                        shown(field)));
     }
     if (field.size() > kLongestCategory)
       table.refuse_field(
           block, at, i,
           fmt::format("a text of {} bytes, which is no category; leave the column out "
-                      "(data.ignore, ColumnKind::ignored)",
+                      "(data.ignore)",
                       field.size()));
+    if (column.texts == 0 && !known_[i]) {
+      column.first_text = field;
+      column.first_at = block.offset + at;
+    }
     column.add_word(field, options_.most_categories);
   }
 
@@ -130,16 +141,21 @@ class Inference {
   std::vector<CsvTable> tables_;
   std::vector<ColumnKind> kinds_;
   std::vector<bool> known_;  // the kind: said, or found
+  std::vector<CsvMixed> mixed_;
 };
 
 }  // namespace
 
-CsvSchema read_csv_schema(std::span<const std::string> paths, const CsvOptions& options) {
-  return Inference(paths, options).run();
+CsvSchema read_csv_schema(std::span<const std::string> paths, const CsvOptions& options,
+                          std::vector<CsvMixed>* mixed) {
+  Inference inference(paths, options);
+  CsvSchema schema = inference.run();
+  if (mixed) *mixed = inference.mixed();
+  return schema;
 }
 
 CsvSchema read_csv_schema(const std::string& path, const CsvOptions& options) {
-  return read_csv_schema(std::span(&path, 1), options);
+  return read_csv_schema(std::span(&path, 1), options, nullptr);
 }
 
 std::vector<std::string> read_csv_names(const std::string& path, const CsvOptions& options) {

@@ -69,8 +69,8 @@ CsvTable::CsvTable(const std::string& p, const CsvOptions& o) : path(p), options
                             kLongestName));
     if (!seen.insert(name).second)
       refuse_at(p, 0,
-                fmt::format("two columns are called \"{}\"; give each a name of its own, or say "
-                            ".header = false",
+                fmt::format("two columns are called \"{}\"; give each a name of its own, or set "
+                            "data.header = false where the first line is a row",
                             shown(name)));
     names.push_back(std::move(name));
   }

@@ -20,7 +20,7 @@
 
 namespace ebb::io {
 
-// number: f32; integer: i32; label: a string as the number, i32, of its class; tokens: i32, as many as
+// number: f32; integer: i32 (a list with one below 0 is of numbers, where nothing else is said); label: a string as the number, i32, of its class; tokens: i32, as many as
 // there are; text: a string's bytes, u8, as many as there are; ignored: not read.
 enum class JsonKind { number, integer, label, tokens, text, ignored };
 const char* name(JsonKind kind);
@@ -41,7 +41,7 @@ struct JsonlField {
   std::int64_t longest = 1;               // list
   std::int64_t elements = 0;              // of all ragged lists together
   std::vector<std::string> classes = {};  // of labels, in the order of their bytes
-  std::int64_t least = 0, largest = 0;    // of integers that are no lists
+  std::int64_t least = 0, largest = 0;    // of integers, also within lists
 
   bool operator==(const JsonlField&) const = default;
 };

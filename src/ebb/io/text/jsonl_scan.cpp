@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -92,7 +93,9 @@ std::uint32_t word_of(std::string_view token, JsonLines::As as, bool& integer,
   const char* const p = token.data();
   const Number n = json_number(p, p + token.size() + kReadable);
   if (n.state == NumberState::none || !blank(n.end, p + token.size()))
-    place.refuse(field, fmt::format("\"{}\" is no number", shown(trimmed(token))));
+    place.refuse(field, token.starts_with('"')
+                            ? fmt::format("{} is text, and no number", shown(trimmed(token)))
+                            : fmt::format("\"{}\" is no number", shown(trimmed(token))));
   integer = within_i32(n);
   if (as == JsonLines::As::i32) {
     if (!integer)
@@ -169,7 +172,8 @@ void take(ondemand::value value, JsonLines::As as, std::string_view field, const
       place.check(value.get_string().get(to.text));
       return;
     default:
-      place.refuse(field, fmt::format("\"{}\"; expected a number, a list of numbers or a string",
+      place.refuse(field, fmt::format("\"{}\"; expected a number, a list of numbers or a string, "
+                                      "or that it is ignored (data.ignore)",
                                       shown(trimmed(value.raw_json_token()))));
   }
 }
@@ -200,6 +204,12 @@ bool take_other(ondemand::value value, const Place& place, JsonValue& to, Growin
 
 }  // namespace
 
+void JsonLines::add_unknown(std::string_view key) {
+  if (unknown_.size() <= kMostFields &&
+      std::find(unknown_.begin(), unknown_.end(), key) == unknown_.end())
+    unknown_.emplace_back(key);
+}
+
 void JsonLines::line(const std::string& path, const TextBlock& block, std::size_t begin,
                      std::size_t end) {
   const Place place{path, block.offset + begin};
@@ -213,25 +223,27 @@ void JsonLines::line(const std::string& path, const TextBlock& block, std::size_
                   .get(document));
   ondemand::object object;
   place.check(document.get_object().get(object));
-  std::size_t next = 0, found = 0;  // lines mostly have their fields in one order
+  std::size_t next = 0;  // lines mostly have their fields in one order
+  found_ = 0;
   for (auto field : object) {
     std::string_view key;
     place.check(field.unescaped_key().get(key));
     std::size_t i = next;
     if (i >= names_.size() || names_[i] != key)
       for (i = 0; i < names_.size() && names_[i] != key;) ++i;
+    if (i == names_.size() && may_miss_) add_unknown(key);
     if (i == names_.size() || as_[i] == As::skip) continue;
     next = i + 1;
     if (values_[i].type != JsonValue::Type::none) place.refuse(key, "it is there twice");
     ondemand::value value;
     place.check(field.value().get(value));
-    ++found;
+    ++found_;
     if (may_miss_ && take_other(value, place, values_[i], words_)) continue;
     take(value, as_[i], names_[i], place, block.text.data() + end + kReadable, values_[i], words_);
   }
   if (document.current_location().error() != simdjson::OUT_OF_BOUNDS)
     place.refuse("something follows its object");
-  for (std::size_t i = 0; i < values_.size() && found < values_.size() && !may_miss_; ++i)
+  for (std::size_t i = 0; i < values_.size() && found_ < values_.size() && !may_miss_; ++i)
     if (as_[i] != As::skip && values_[i].type == JsonValue::Type::none)
       place.refuse(names_[i], "it is not there; every line needs the fields of the first");
 }
@@ -290,8 +302,8 @@ std::vector<JsonlFirst> JsonLines::first(const std::string& path, const TextBloc
     ondemand::json_type type{};
     place.check(field.value().type().get(type));
     fields.push_back({std::string(key), type_of(type)});
-    if (fields.size() > 1000)
-      place.refuse("its object has more than 1000 fields; name those to read (.fields)");
+    if (fields.size() > kMostFields)
+      place.refuse(fmt::format("its object has more than {} fields", kMostFields));
   }
   return fields;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ebb/io/text/growing_bytes.hpp"
@@ -13,6 +14,8 @@
 #include "ebb/io/text/text_blocks.hpp"
 
 namespace ebb::io {
+
+inline constexpr std::size_t kMostFields = 1000;
 
 // What a line says of a field.
 struct JsonValue {
@@ -40,18 +43,24 @@ class JsonLines {
   using Row = std::function<void(const std::vector<JsonValue>& values, std::size_t offset)>;
   void parse(const std::string& path, const TextBlock& block, const Row& row);
   std::span<const std::uint32_t> words() const { return words_.words(); }
+  std::size_t found() const { return found_; }  // fields of the line at hand that are known
+  // Names of other fields since the last call, in the order in which they were met; where fields may miss.
+  std::vector<std::string> take_unknown() { return std::exchange(unknown_, {}); }
 
   // What is in the object of the first line that is not empty.
   std::vector<JsonlFirst> first(const std::string& path, const TextBlock& block);
 
  private:
   struct Parser;
+  void add_unknown(std::string_view key);
   void line(const std::string& path, const TextBlock& block, std::size_t begin, std::size_t end);
   std::unique_ptr<Parser> parser_;
   std::vector<std::string> names_;
   std::vector<As> as_;
   bool may_miss_ = false;
   std::vector<JsonValue> values_;
+  std::size_t found_ = 0;
+  std::vector<std::string> unknown_;
   GrowingBytes words_;
 };
 

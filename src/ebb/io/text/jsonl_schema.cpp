@@ -26,7 +26,7 @@ using Type = JsonValue::Type;
 struct Seen {
   std::int64_t numbers = 0, lists = 0, strings = 0, elements = 0;
   std::size_t shortest = std::numeric_limits<std::size_t>::max(), longest = 0;
-  float least = std::numeric_limits<float>::infinity(), largest = -least;  // of single numbers
+  float least = std::numeric_limits<float>::infinity(), largest = -least;  // also within lists
   bool integers = true, too_many = false;
   Words classes;
 
@@ -138,8 +138,8 @@ class Inference {
       ++(value.type == Type::list ? seen.lists : seen.numbers);
       seen.integers = seen.integers && value.integers;
     }
-    if (value.type == Type::number) {
-      const float number = std::bit_cast<float>(words[value.first]);
+    for (const std::uint32_t word : words.subspan(value.first, value.count)) {
+      const auto number = std::bit_cast<float>(word);
       seen.least = std::min(seen.least, number);
       seen.largest = std::max(seen.largest, number);
     }
@@ -172,8 +172,8 @@ class Inference {
   void check_classes(std::size_t k) const {
     if (static_cast<std::int64_t>(seen_[k].classes.size()) <= options_.most_classes) return;
     refuse(path_,
-           fmt::format("field \"{}\" has more than {} different strings; say that it is text "
-                       "(JsonKind::text) or ignored, or allow more (.most_classes)",
+           fmt::format("field \"{}\" has more than {} different strings, too many for classes; a "
+                       "text that is read is named by data.input",
                        shown(names_[k]), options_.most_classes));
   }
 
@@ -181,10 +181,11 @@ class Inference {
     const Seen& s = seen_[k];
     JsonlField f{names_[k]};
     const bool strings = s.strings > 0;
-    f.kind = said_[k]     ? *said_[k]
-             : strings    ? JsonKind::label
-             : s.integers ? JsonKind::integer
-                          : JsonKind::number;
+    const bool ids = s.integers && (s.lists == 0 || s.least >= 0);
+    f.kind = said_[k]  ? *said_[k]
+             : strings ? JsonKind::label
+             : ids     ? JsonKind::integer
+                       : JsonKind::number;
     const bool wants_strings = f.kind == JsonKind::label || f.kind == JsonKind::text;
     const std::int64_t any = s.numbers + s.lists + s.strings;
     if (any > 0 && (strings != wants_strings || (f.kind == JsonKind::tokens && s.lists == 0)))
@@ -203,7 +204,7 @@ class Inference {
                (f.list && s.shortest != s.longest);
     f.elements = f.ragged ? s.elements : 0;
     f.longest = f.list ? static_cast<std::int64_t>(s.longest) : 1;
-    if (f.kind == JsonKind::integer && s.numbers > 0) {
+    if (f.kind == JsonKind::integer && s.least <= s.largest) {
       f.least = static_cast<std::int64_t>(s.least);
       f.largest = static_cast<std::int64_t>(s.largest);
     }

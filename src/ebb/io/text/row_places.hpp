@@ -13,7 +13,7 @@
 namespace ebb::io {
 
 inline constexpr char kMissingValue[] =
-    "a value is missing; say what to do about it (data.missing, .missing), or mend the file";
+    "a value is missing; say what to do about it (data.missing), or mend the file";
 
 class RowPlaces {
  public:

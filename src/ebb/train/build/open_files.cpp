@@ -34,6 +34,15 @@ void check_rows(const data::Source& x, const std::string& path,
                     target_path, to_string(y->spec()), rows(*y), path, rows(x)));
 }
 
+// Other rows than those that a model has learnt from are as these were.
+void check_example(const Dataset& rows, const Reading& known, const std::string& path) {
+  const Spec found = rows.batch(1).spec()[known.facts.input];
+  const Spec one{Shape(found.shape.dims().subspan(1)), found.dtype};
+  if (one.shape != known.facts.example.shape)
+    throw Error(fmt::format("{}: its rows are {}, and the model has learnt from rows of {}", path,
+                            to_string(one), to_string(known.facts.example)));
+}
+
 // Arrays of numbers: "x", and "y" where there are targets.
 OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Source> y,
                   const std::string& path, const std::string& target_path, const Reading* known) {
@@ -57,13 +66,17 @@ OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Sourc
     if (!known)
       throw Error(
           fmt::format("{}: there are no targets: say data.target or data.target_path", path));
+    check_example(rows, *known, path);
     return {rows, *known};
   }
   const Task task =
       known ? known->facts.task
             : d.task.value_or(is_float(found) ? Task::regression : Task::classification);
   rows = with_type(rows, "y", task == Task::regression ? DType::f32 : DType::i32, 1);
-  if (known) return {rows, *known};
+  if (known) {
+    check_example(rows, *known, path);
+    return {rows, *known};
+  }
   Reading reading{.facts = facts_of(rows, task, "x", "y")};
   if (task == Task::classification || task == Task::sequence_classification)
     reading.facts.classes = count_classes(with_type(*labels, "y", DType::i32, 1), "y", target_path);
@@ -106,18 +119,21 @@ OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading*
 
 OpenedRows open_images(const DataConfig& d, const RowFiles& files, const Reading* known,
                        Opening how) {
-  data::Images all = data::images(only_path(files.path, "data.path"), {.store = store_of(d, how)});
+  std::vector<std::string> notes;
+  data::Images all = data::images(only_path(files.path, "data.path"),
+                                  {.store = store_of(d, how), .notes = &notes});
   if (known) {
     if (all.classes != known->classes)
       throw Error(
           fmt::format("{}: it has {} folders of classes, expected those that the model knows, {}",
                       files.path[0], all.classes.size(), known->classes.size()));
-    return {all.rows, *known};
+    check_example(all.rows, *known, files.path[0]);
+    return {all.rows, *known, 0, std::move(notes)};
   }
   Reading reading{.facts = facts_of(all.rows, Task::classification, "image", "label"),
                   .classes = all.classes};
   reading.facts.classes = static_cast<std::int64_t>(all.classes.size());
-  return {all.rows, reading};
+  return {all.rows, reading, 0, std::move(notes)};
 }
 
 OpenedRows open_generated(const DataConfig& d) {
@@ -134,8 +150,9 @@ OpenedRows open_generated(const DataConfig& d) {
 
 }  // namespace
 
-OpenedRows open_rows_of(const DataConfig& d, const RowFiles& named, const Reading* known,
+OpenedRows open_rows_of(const Config& config, const RowFiles& named, const Reading* known,
                         Opening how) {
+  const DataConfig& d = config.data;
   const RowFiles files{files_of(d.format, named.path), files_of(d.format, named.target_path)};
   switch (d.format) {
     case DataFormat::csv:
@@ -148,7 +165,7 @@ OpenedRows open_rows_of(const DataConfig& d, const RowFiles& named, const Readin
     case DataFormat::safetensors:
       return open_named(d, files, known, how);
     case DataFormat::jsonl:
-      return is_text(d) ? open_text(d, files, known, how) : open_jsonl(d, files, known, how);
+      return is_text(d) ? open_text(d, files, known, how) : open_jsonl(config, files, known, how);
     case DataFormat::text:
       return open_text(d, files, known, how);
     case DataFormat::images:

@@ -16,12 +16,13 @@ struct RowFiles {
 struct OpenedRows {
   Dataset rows;
   Reading reading;
-  std::uint64_t scanned = 0;  // bytes of files that had to be read to know all this
+  std::uint64_t scanned = 0;            // bytes of files that had to be read to know all this
+  std::vector<std::string> notes = {};  // what the owner of the data should hear of, a line each
 };
 
 // `known`: of the data that the model learns from, where these are other rows to be read alike; their
 // targets may be missing then.
-OpenedRows open_rows_of(const DataConfig& data, const RowFiles& files, const Reading* known,
+OpenedRows open_rows_of(const Config& config, const RowFiles& files, const Reading* known,
                         Opening how = Opening::rows);
 
 }  // namespace ebb::train

@@ -36,12 +36,18 @@ std::uint64_t bytes_of(const std::vector<std::string>& paths) {
 
 std::int64_t count_classes(const Dataset& rows, const std::string& column,
                            const std::string& path) {
+  constexpr std::int64_t kMostClasses = 1'000'000;  // where there are fewer rows than that
   std::int64_t most = -1, row = 0;
   for (const Batch& b : rows.batch(std::min<std::int64_t>(rows.size(), 65536)).epoch(0)) {
     for (const std::int32_t label : b[column].data<std::int32_t>()) {
       if (label < 0)
         throw Error(fmt::format("{}: label {} in row {}; expected 0 to the number of classes - 1",
                                 path, label, row));
+      if (label >= std::max(kMostClasses, rows.size()))
+        throw Error(
+            fmt::format("{}: label {} in row {}; expected 0 to the number of classes - 1, "
+                        "of which {} rows do not have so many",
+                        path, label, row, rows.size()));
       most = std::max<std::int64_t>(most, label);
       ++row;
     }

@@ -10,7 +10,7 @@
 namespace ebb::train {
 
 OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known, Opening how);
-OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading* known,
+OpenedRows open_jsonl(const Config& config, const RowFiles& files, const Reading* known,
                       Opening how);
 // Windows of tokens: of text files, or of a field of objects a line.
 OpenedRows open_text(const DataConfig& d, const RowFiles& files, const Reading* known, Opening how);

@@ -7,7 +7,9 @@
 #include "ebb/data/files/csv.hpp"
 #include "ebb/data/files/jsonl.hpp"
 #include "ebb/io/bytes/refuse.hpp"
+#include "ebb/io/text/jsonl_table.hpp"
 #include "ebb/train/build/open_formats.hpp"
+#include "ebb/train/config/names.hpp"
 
 namespace ebb::train {
 namespace {
@@ -27,6 +29,7 @@ data::CsvOptions table_options(const DataConfig& d, Opening how) {
   o.format.separator = d.separator[0];
   for (const std::string& name : d.ignore) o.format.kinds[name] = io::ColumnKind::ignored;
   for (const std::string& name : d.categorical) o.format.kinds[name] = io::ColumnKind::category;
+  if (d.task == Task::regression) o.format.kinds[d.target] = io::ColumnKind::number;
   o.store = store_of(d, how);
   return o;
 }
@@ -38,19 +41,19 @@ OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading*
   bool kept = false;
   data::CsvOptions o = table_options(d, how);
   o.store.was_kept = &kept;
+  std::vector<std::string> notes;
+  o.notes = &notes;
   if (known) o.schema = io::parse_csv_schema(known->schema.substr(mark.size()));
   const data::CsvData opened =
       jsonl ? data::jsonl_table(files.path, std::move(o)) : data::csv(files.path, std::move(o));
   const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
-  if (known) return {opened.rows, *known, scanned};
+  if (known) return {opened.rows, *known, scanned, std::move(notes)};
   refuse_empty(opened.rows, files.path[0]);
+  if (opened.rows.batch(1).spec().names()[0] != "x")
+    throw Error(fmt::format("{}: there is no column beside \"{}\", the target, to predict it from",
+                            files.path[0], io::shown(d.target)));
   const io::CsvColumn& target = opened.schema.columns[opened.schema.index_of(d.target)];
   const bool classes = target.kind == io::ColumnKind::category;
-  if (classes && d.task == Task::regression)
-    throw Error(fmt::format(
-        "{}: column \"{}\" holds text such as \"{}\", which is no number to predict; "
-        "set data.task = \"classification\"",
-        files.path[0], d.target, target.categories.empty() ? "" : target.categories[0]));
   Reading reading{
       .facts = facts_of(opened.rows, classes ? Task::classification : Task::regression, "x", "y"),
       .schema = mark + io::to_string(opened.schema)};
@@ -58,7 +61,7 @@ OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading*
     reading.classes = target.categories;
     reading.facts.classes = static_cast<std::int64_t>(target.categories.size());
   }
-  return {opened.rows, reading, scanned};
+  return {opened.rows, reading, scanned, std::move(notes)};
 }
 
 // How the objects of a file are read, by the first of them.
@@ -71,30 +74,32 @@ struct Objects {
 Objects objects_in(const DataConfig& d, const std::string& path) {
   std::vector<std::string> names;
   std::vector<io::JsonlFirst> inputs;
+  const auto among = [](const std::vector<std::string>& all, const std::string& name) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  };
   for (const io::JsonlFirst& f : io::read_jsonl_first(path)) {
     names.push_back(f.name);
-    if (f.name != d.target && std::find(d.ignore.begin(), d.ignore.end(), f.name) == d.ignore.end())
-      inputs.push_back(f);
+    if (f.name != d.target && !among(d.ignore, f.name)) inputs.push_back(f);
   }
-  const auto has = [&](const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  for (const std::string& name : d.ignore)
-    if (!has(name)) io::refuse_name(path, "field", name, names);
-  for (const std::string& name : {d.target, d.input})
-    if (!name.empty() && !has(name)) io::refuse_name(path, "field", name, names);
-  const auto list = std::find_if(inputs.begin(), inputs.end(), [&](const io::JsonlFirst& f) {
+  if (!d.input.empty() && !among(names, d.input)) io::refuse_name(path, "field", d.input, names);
+  auto input = std::find_if(inputs.begin(), inputs.end(), [&](const io::JsonlFirst& f) {
     return d.input.empty() ? f.type == io::JsonType::list : f.name == d.input;
   });
-  if (list == inputs.end() && inputs.size() == 1 && inputs[0].type == io::JsonType::string)
-    return {false, inputs[0].name, true};
-  if (list == inputs.end()) return {true, "", false};
+  if (input == inputs.end() && inputs.size() == 1 && inputs[0].type == io::JsonType::string) {
+    std::vector<std::string> others = io::other_jsonl_fields(path, names);
+    std::erase_if(others, [&](const auto& f) { return f == d.target || among(d.ignore, f); });
+    if (others.empty()) input = inputs.begin();
+  }
+  if (input == inputs.end()) return {true, "", false};
+  for (const std::string& name : d.ignore)  // a table looks for them in all lines
+    if (!among(names, name)) io::refuse_name(path, "field", name, names);
+  if (!among(names, d.target)) io::refuse_name(path, "field", d.target, names);
   if (d.input.empty() && inputs.size() > 1)
     throw Error(
         fmt::format("{}: field \"{}\" holds lists, and there are others beside it: say "
                     "data.input = \"{}\", or leave one or the other out (data.ignore)",
-                    path, io::shown(list->name), io::shown(list->name)));
-  return {false, list->name, list->type == io::JsonType::string};
+                    path, io::shown(input->name), io::shown(input->name)));
+  return {false, input->name, input->type == io::JsonType::string};
 }
 
 const io::JsonlField& field_of(const io::JsonlSchema& schema, const std::string& name,
@@ -107,40 +112,80 @@ const io::JsonlField& field_of(const io::JsonlSchema& schema, const std::string&
   io::refuse_name(path, "field", name, names);
 }
 
+// A model whose weights are for so many places: it takes every list as long as the longest.
+bool takes_one_length(const ModelConfig& m) {
+  const auto fixed = [](const LayerConfig& l) {
+    return l.kind == LayerKind::flatten || l.kind == LayerKind::reshape;
+  };
+  if (m.kind == ModelKind::layers)
+    return m.layers.empty() || m.layers[0].kind != LayerKind::embedding ||
+           std::any_of(m.layers.begin(), m.layers.end(), fixed);
+  return m.kind == ModelKind::mlp || m.kind == ModelKind::cnn || m.kind == ModelKind::resnet;
+}
+
 // Padded, with their lengths beside them. What is longer than all that the model has learnt from ends there.
-Dataset padded(const Dataset& rows, const io::JsonlField& x, const DataConfig& d,
-               const Reading* known) {
-  data::PadOptions pad{.buckets = d.buckets, .lengths = x.name + " lengths"};
-  if (known && x.longest > known->facts.example.shape[0]) {
-    pad.cut = true;
-    if (pad.buckets.empty()) pad.buckets = {known->facts.example.shape[0]};
-  }
+Dataset padded(const Dataset& rows, const io::JsonlField& x, const Config& config,
+               const std::string& path, const Reading* known) {
+  data::PadOptions pad{.buckets = config.data.buckets, .lengths = x.name + " lengths"};
+  const bool one = takes_one_length(config.model);
+  const std::int64_t longest = known ? known->facts.example.shape[0] : x.longest;
+  if (one && pad.buckets.size() > 1)
+    throw Error(fmt::format("data.buckets has {} lengths, and model.kind = {} takes lists of one",
+                            pad.buckets.size(), name_of(config.model.kind)));
+  if (!known && !pad.buckets.empty() && pad.buckets.back() < x.longest)
+    throw Error(
+        fmt::format("{}: field \"{}\" has a list of {}, longer than the last of "
+                    "data.buckets, {}; add a larger one",
+                    path, io::shown(x.name), x.longest, pad.buckets.back()));
+  pad.cut = known && x.longest > longest;
+  if (pad.buckets.empty() && (one || pad.cut || x.longest == 0))
+    pad.buckets = {std::max<std::int64_t>(longest, 1)};
   return rows.pad(x.name, std::move(pad));
 }
 
-OpenedRows open_objects(const DataConfig& d, const RowFiles& files, const Reading* known,
-                        const Objects& objects, Opening how) {
-  const std::string& path = files.path[0];
+// Ids are places in a table of the model's.
+void check_ids(const io::JsonlField& x, const Config& config, const std::string& path,
+               const Reading& known) {
+  const std::int64_t most =
+      std::max(config.model.vocabulary.value_or(0), known.facts.vocabulary) - 1;
+  if (x.list && x.kind == io::JsonKind::integer && x.largest > most)
+    throw Error(fmt::format("{}: field \"{}\" holds {}, and the model knows 0 to {}", path,
+                            io::shown(x.name), x.largest, most));
+}
+
+data::JsonlOptions object_options(const DataConfig& d, const std::string& path,
+                                  const Reading* known, const Objects& objects, Opening how) {
   data::JsonlOptions o;
-  bool kept = false;
   o.store = store_of(d, how);
-  o.store.was_kept = &kept;
   o.format.fields = {objects.input, d.target};
-  if (objects.of_text) o.format.kinds[objects.input] = io::JsonKind::text;
-  if (known) {
-    o.schema = io::parse_jsonl_schema(known->schema);
-    const auto first = io::read_jsonl_first(path);  // it may be without a target
-    if (std::none_of(first.begin(), first.end(),
-                     [&](const auto& f) { return f.name == d.target; })) {
-      std::erase_if(o.schema->fields, [&](const auto& f) { return f.name == d.target; });
-      o.format.fields = {objects.input};
-    }
+  if (objects.of_text)
+    o.format.kinds[objects.input] = io::JsonKind::text;
+  else if (d.task == Task::classification || d.task == Task::regression)
+    o.format.kinds[objects.input] = io::JsonKind::number;
+  if (d.task == Task::regression && !known) o.format.kinds[d.target] = io::JsonKind::number;
+  if (!known) return o;
+  o.schema = io::parse_jsonl_schema(known->schema);
+  const auto first = io::read_jsonl_first(path);  // it may be without a target
+  if (std::none_of(first.begin(), first.end(), [&](const auto& f) { return f.name == d.target; })) {
+    std::erase_if(o.schema->fields, [&](const auto& f) { return f.name == d.target; });
+    o.format.fields = {objects.input};
   }
+  return o;
+}
+
+OpenedRows open_objects(const Config& config, const RowFiles& files, const Reading* known,
+                        const Objects& objects, Opening how) {
+  const DataConfig& d = config.data;
+  const std::string& path = files.path[0];
+  data::JsonlOptions o = object_options(d, path, known, objects, how);
+  bool kept = false;
+  o.store.was_kept = &kept;
   const data::JsonlData opened = data::jsonl(files.path, std::move(o));
   const std::uint64_t scanned = kept ? 0 : bytes_of(files.path);
   if (!known) refuse_empty(opened.rows, path);
   const io::JsonlField& x = field_of(opened.schema, objects.input, path);
-  Dataset rows = x.ragged ? padded(opened.rows, x, d, known) : opened.rows;
+  if (known) check_ids(x, config, path, *known);
+  Dataset rows = x.ragged ? padded(opened.rows, x, config, path, known) : opened.rows;
   if (x.kind == io::JsonKind::text) rows = with_type(rows, x.name, DType::i32);
   if (known) return {rows, *known, scanned};
   const io::JsonlField& y = field_of(opened.schema, d.target, path);
@@ -159,7 +204,7 @@ OpenedRows open_objects(const DataConfig& d, const RowFiles& files, const Readin
     reading.facts.classes = y.largest + 1;
   else if (classes)
     reading.facts.classes = count_classes(opened.rows.only({d.target}), d.target, path);
-  if (x.kind == io::JsonKind::text) reading.facts.vocabulary = 256;
+  if (tokens) reading.facts.vocabulary = x.kind == io::JsonKind::text ? 256 : x.largest + 1;
   return {rows, reading, scanned};
 }
 
@@ -169,16 +214,17 @@ OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* k
   return open_table(d, files, known, how);
 }
 
-OpenedRows open_jsonl(const DataConfig& d, const RowFiles& files, const Reading* known,
+OpenedRows open_jsonl(const Config& config, const RowFiles& files, const Reading* known,
                       Opening how) {
+  const DataConfig& d = config.data;
   if (known && known->schema.starts_with(kTableMark)) return open_table(d, files, known, how);
   if (known) {
     const Objects as_learnt{false, known->facts.input, false};
-    return open_objects(d, files, known, as_learnt, how);
+    return open_objects(config, files, known, as_learnt, how);
   }
   const Objects objects = objects_in(d, files.path[0]);
   return objects.table ? open_table(d, files, known, how)
-                       : open_objects(d, files, known, objects, how);
+                       : open_objects(config, files, known, objects, how);
 }
 
 }  // namespace ebb::train

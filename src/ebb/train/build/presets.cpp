@@ -106,11 +106,12 @@ struct TokenClassifier {  // ids → the last state → outputs
 
 template <class Recurrent>
 struct SeriesClassifier {  // (length, features), or (length) of one feature
-  Shape shape;
+  Shape shape;             // of lists of different lengths, that of the longest
   nn::SequenceClassifier<Recurrent> classifier;
-  Tensor operator()(const Features& f) const {
-    const Tensor x = f.x.rank() == 3 ? f.x : examples_as(f.x, shape);
-    return classifier(x, f.lengths);
+  Tensor operator()(const Features& f) const { return classifier(steps(f.x), f.lengths); }
+  Tensor steps(const Tensor& x) const {
+    if (x.rank() == 3) return x;
+    return shape[1] == 1 ? expand_dims(x, 2) : examples_as(x, shape);
   }
   void each(auto&& f) { f("classifier", classifier); }
 };

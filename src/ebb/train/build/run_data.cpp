@@ -72,7 +72,7 @@ Dataset dealt(const Dataset& rows, const Config& config) {
 
 RunData open_data(const Config& config, Opening how) {
   const DataConfig& d = config.data;
-  OpenedRows all = open_rows_of(d, {d.path, d.target_path}, nullptr, how);
+  OpenedRows all = open_rows_of(config, {d.path, d.target_path}, nullptr, how);
   if (d.limit) all.rows = all.rows.rows(0, std::min(*d.limit, all.rows.size()));
   if (all.rows.size() == 0)
     throw Error(fmt::format("{}: there are no rows to train on",
@@ -80,9 +80,10 @@ RunData open_data(const Config& config, Opening how) {
   std::optional<Dataset> held_out;
   if (!d.validation_path.empty()) {
     OpenedRows other =
-        open_rows_of(d, {d.validation_path, d.validation_target_path}, &all.reading, how);
+        open_rows_of(config, {d.validation_path, d.validation_target_path}, &all.reading, how);
     held_out = other.rows;
     all.scanned += other.scanned;
+    all.notes.insert(all.notes.end(), other.notes.begin(), other.notes.end());
   } else if (d.validation_fraction > 0) {
     const DatasetSplit split =
         all.rows.split(d.validation_fraction, static_cast<std::uint64_t>(d.validation_seed));
@@ -90,17 +91,16 @@ RunData open_data(const Config& config, Opening how) {
     if (split.held_out.size() > 0) held_out = split.held_out;
   }
   all.reading.facts.rows = all.rows.size();
+  if (all.reading.facts.classes == 1)
+    all.notes.push_back(
+        fmt::format("{}: all rows are of one class, so that there is nothing to tell apart",
+                    d.path.empty() ? std::string("data") : d.path[0]));
   Dataset train = dealt(all.rows, config).batch(config.train.batch, {.drop_last = d.drop_last});
   if (d.shuffle)
     train = train.shuffle(static_cast<std::uint64_t>(d.seed.value_or(config.train.seed)));
-  RunData run{std::move(train), {}, std::move(all.reading), all.scanned};
+  RunData run{std::move(train), {}, std::move(all.reading), all.scanned, std::move(all.notes)};
   if (held_out) run.validation = dealt(*held_out, config);
   return run;
-}
-
-Dataset open_rows(const Config& config, const Reading& reading, const std::string& path,
-                  std::int64_t batch) {
-  return open_rows_of(config.data, {{path}, {}}, &reading).rows.batch(batch);
 }
 
 std::string to_text(const Reading& reading) {

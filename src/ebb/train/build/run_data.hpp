@@ -35,15 +35,11 @@ struct RunData {
   Dataset train;                           // shuffled, in batches that are made ahead
   std::optional<Dataset> validation = {};  // in order, in batches
   Reading reading;
-  std::uint64_t scanned = 0;  // bytes of files that were read to know what they hold
+  std::uint64_t scanned = 0;            // bytes of files that were read to know what they hold
+  std::vector<std::string> notes = {};  // what the owner of the data should hear of, a line each
 };
 
 RunData open_data(const Config& config, Opening how = Opening::rows);
-
-// Rows of another file, in order and in batches, read as those that the model has learnt from. Targets are
-// among them where the file has them.
-Dataset open_rows(const Config& config, const Reading& reading, const std::string& path,
-                  std::int64_t batch);
 
 // A reading as text, and back: JSON, in which a vocabulary is a text of its own (text/vocabulary_file.hpp). What
 // is no such text is an Error that names `name`.

@@ -34,6 +34,12 @@ Spec example_of(const Config& config, const DataFacts& facts) {
   if (to.size() != facts.example.size())
     throw Error(fmt::format("data.shape is {}, and an example of the data is {}",
                             to_string(to.shape), to_string(facts.example.shape)));
+  const bool as_steps = to.rank() == 2 && to.shape[1] == 1;
+  if (!facts.lengths.empty() && to != facts.example && !as_steps)
+    throw Error(
+        fmt::format("data.shape is {}, and \"{}\" holds lists of different lengths, of which an "
+                    "element is a step; leave the key out",
+                    to_string(to.shape), facts.input));
   return to;
 }
 

@@ -95,6 +95,9 @@ void read_section(const TomlEntry& entry, S& into) {
 
 Config read(const TomlTable& document, const std::string& name) {
   Config c;
+  constexpr std::string_view kSections[] = {"model", "data", "train", "memory", "every", "output"};
+  for (const TomlEntry& e : document)  // first: one that is missing may be misspelt
+    if (std::ranges::find(kSections, e.name) == std::end(kSections)) refuse_unknown(e, "", "");
   if (!has(document, "model"))
     throw Error(
         fmt::format("{}: there is no [model] section; it says model.kind, {}, or model.layers",
@@ -117,8 +120,6 @@ Config read(const TomlTable& document, const std::string& name) {
       read_section(e, c.every);
     } else if (e.name == "output") {
       read_section(e, c.output);
-    } else {
-      refuse_unknown(e, "", "");
     }
   }
   refuse_contradictions(c, document, name);

@@ -87,6 +87,11 @@ class Check {
     refuse_if(
         !d.validation_path.empty() && d.target_path.empty() && !d.validation_target_path.empty(),
         "data", "validation_target_path", "is given without data.target_path");
+    refuse_if(
+        !d.validation_path.empty() && !d.target_path.empty() && d.validation_target_path.empty(),
+        "data", "validation_target_path",
+        "is missing: the targets of data.validation_path, as data.target_path has those of "
+        "data.path");
   }
 
   void several(const char* key, const std::vector<std::string>& paths) const {

@@ -19,7 +19,7 @@ void add_length(Fields<T>& t) {
         "(as many as the epochs have)")
       .only("no epochs", [](const T& c) { return c.steps > 0; });
   t.add("seed", &T::seed, kFrom0, "first weights, dropout and the order of rows", "42");
-  t.add("threads", &T::threads, {.low = 0, .high = 4096},
+  t.add("threads", &T::threads, {.low = 0, .high = 1024},
         "threads that compute; 0: one for each CPU; the results are the same", "2");
   t.add("precision", &T::precision, {},
         "of the weights; 16 bits keep a copy in f32, f16 also scales the loss", "\"bf16\"");
