@@ -226,7 +226,7 @@ Trace after_sums(const Trace& trace, const std::vector<bool>& per_example) {
   for (std::size_t i = 0; i < same.size(); ++i) {
     same[i] = static_cast<Id>(i);
     const Value& v = to.values[i];
-    if (v.kind == Kind::carried && v.base == kNone)
+    if (v.kind == Kind::sum_so_far && v.base == kNone)
       carried[static_cast<std::size_t>(v.index)] = static_cast<Id>(i);
   }
   for (std::size_t k = 0; k < to.carry.size(); ++k)

@@ -216,7 +216,7 @@ class Lowering {
     // A sum that starts from another's total is added to after that one: else ranks wait for each other.
     for (const Id id : call.in) {
       const Value& v = trace_.values[id];
-      if (v.kind != Kind::carried || static_cast<std::size_t>(v.index) >= trace_.starts.size())
+      if (v.kind != Kind::sum_so_far || static_cast<std::size_t>(v.index) >= trace_.starts.size())
         continue;
       const Id start = trace_.starts[static_cast<std::size_t>(v.index)];
       if (start != kNone)

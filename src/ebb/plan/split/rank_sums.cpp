@@ -117,7 +117,7 @@ class Finding {
       loose_.push_back(v.base != kNone && !by_call[i]);
       if (v.base != kNone) continue;
       if (v.kind == Kind::input || v.kind == Kind::key) is_[i] = Is::per_example;
-      if (v.kind == Kind::carried) is_[i] = Is::sum;
+      if (v.kind == Kind::sum_so_far) is_[i] = Is::sum;
       if (v.kind == Kind::constant &&
           grows(t_.constants[v.index], examples_, other_.constants[v.index], other_examples_))
         is_[i] = Is::per_example;
@@ -167,7 +167,7 @@ class Finding {
   // Of a sum that its call cannot go on from: exact where the order does not count, that is for integers.
   void add_part(const Call& call, std::size_t counted) {
     const trace::Value& so_far = t_.values[call.in[0]];
-    if (&call.op.type() != &ops::op_type<ops::Add>() || so_far.kind != Kind::carried ||
+    if (&call.op.type() != &ops::op_type<ops::Add>() || so_far.kind != Kind::sum_so_far ||
         is_[call.in[1]] != Is::part || taken_[static_cast<std::size_t>(so_far.index)])
       return refuse(call, "reads a sum of some examples");
     const Id out = call.out[0];
@@ -193,7 +193,7 @@ class Finding {
       if (!(over >> i & 1) || t_.values[call.in[i]].spec != made) continue;
       const trace::Value& from = t_.values[call.in[i]];
       sum.start = sum_[call.in[i]];
-      if (from.kind == Kind::carried) sum.place = static_cast<int>(from.index);
+      if (from.kind == Kind::sum_so_far) sum.place = static_cast<int>(from.index);
       const auto follows = [&](const RankSums::Sum& s) {
         return sum.start >= 0 && s.start == sum.start;
       };
@@ -276,7 +276,7 @@ Trace with_rank_sums(Trace t, const RankSums& sums, const Trace& all) {
   };
   if (!alike(t, calls) || !alike(all, of_all)) throw Error(kOther);
   for (std::size_t i = 0; i < t.values.size(); ++i)
-    if (const trace::Value& v = t.values[i]; v.kind == Kind::carried && v.base == kNone)
+    if (const trace::Value& v = t.values[i]; v.kind == Kind::sum_so_far && v.base == kNone)
       if (Id& sum = t.carry[static_cast<std::size_t>(v.index)]; sum != kNone)
         sum = static_cast<Id>(i);  // as it is, unless there is one of these
   t.starts.assign(t.carry.size(), kNone);
@@ -292,7 +292,7 @@ Trace with_rank_sums(Trace t, const RankSums& sums, const Trace& all) {
     }
     trace::Value so_far;
     so_far.spec = t.values[out].spec;
-    so_far.kind = Kind::carried;
+    so_far.kind = Kind::sum_so_far;
     so_far.index = static_cast<Id>(t.carry.size());
     so_far.category = Category::gradients;
     const auto id = static_cast<Id>(t.values.size());
