@@ -194,6 +194,20 @@ TEST(Choose, PositionsGoOnWithEveryPiece) {
     }
 }
 
+TEST(Choose, RowsAreFoundAgain) {
+  const Dataset some = counting(50).split(0.3, 1).train;
+  for (const Dataset& d : {some.batch(8), some.batch(8).shuffle(3)}) {
+    BatchWalk walk = d.walk(2);
+    data::Position at;  // of the first batch
+    while (const Batch* b = walk.next()) {
+      for (std::int64_t i = 0; i < b->rows(); ++i)
+        EXPECT_EQ(d.row_at(at, i), (*b)["y"].data<std::int32_t>()[static_cast<std::size_t>(i)]);
+      at = walk.position();
+    }
+    EXPECT_EQ(at.epoch, 2);
+  }
+}
+
 TEST(Choose, WalkingBytesStayTrue) {
   const auto odd = [](const Batch& row) { return row["y"].item<std::int32_t>() % 2 == 1; };
   const Dataset all = counting(4000);
