@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <cstring>
 
 #include "ebb/base/files/file.hpp"
@@ -12,7 +11,6 @@
 #include "ebb/base/memory/memory_faults.hpp"
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
-#include "ebb/data/files/file_rows.hpp"
 #include "ebb/exec/input_gradients.hpp"
 #include "ebb/io/array/npy.hpp"
 #include "ebb/nn/layers.hpp"
@@ -176,21 +174,6 @@ TEST(Compile, WhatTheProgramHoldsIsCounted) {
   EXPECT_LE(after.minimum, before.minimum + kMine + kSlack);
   // Of code that was to come before, most is there.
   EXPECT_GE(after.forecast.process + (2 << 20), before.forecast.process + kMine);
-}
-
-// Rows that are mapped when they are read, which is without a budget only: so much of the peak is known before.
-TEST(Compile, FilesThatWillBeMappedAreForecast) {
-  constexpr std::int64_t kFile = 8 << 20;
-  const std::string path = test::temp_path("mapped.npy");
-  save_npy(path, Tensor::zeros({kFile / 64, 64}, DType::u8));
-  const Data data(64);
-  const plan::Plan before = compiled(data, {}).plan;
-  const auto rows = data::npy_rows(path);
-  const plan::Plan after = compiled(data, {}).plan, within = compiled(data, {.memory = 1_GiB}).plan;
-  std::remove(path.c_str());
-  EXPECT_GE(after.forecast.process + (2 << 20), before.forecast.process + kFile);
-  EXPECT_LT(within.forecast.process, before.forecast.process + kFile / 2);
-  EXPECT_LT(after.minimum, before.minimum + kFile / 2);
 }
 
 TEST(Compile, BatchesAreTakenByName) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "ebb/base/files/mapped_file.hpp"
 #include "ebb/base/memory/memory.hpp"
 #include "ebb/base/memory/memory_blocks.hpp"
 #include "ebb/base/process.hpp"
@@ -134,7 +133,6 @@ struct State {
     if (measured == 0) {
       malloc_trim(0);
       memory::trim();
-      const MappedFile::None none;  // under a budget there are none
       const std::uint64_t all_files = process::mapped();
       cut();  // also what was loaded since the start
       drop();
@@ -146,7 +144,6 @@ struct State {
   }
   // What is held beside the seam, whatever was set aside.
   std::uint64_t held_now() const {
-    const MappedFile::None none;
     const std::uint64_t resident = heap() > kHoles ? heap() - kHoles : 0;
     // Files that the program has mapped since it was first measured, and read: code is not in memory now.
     const std::uint64_t files = process::mapped(), known = std::max(own_files, kFilesAtRest);
@@ -281,7 +278,6 @@ void set_budget(std::uint64_t bytes) {
   State& s = state();
   const std::lock_guard lock(s.lock);
   s.budget = bytes;
-  MappedFile::allow(bytes == 0);
   s.apply();
 }
 

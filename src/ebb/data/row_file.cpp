@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "ebb/base/error.hpp"
@@ -28,22 +27,21 @@ std::uint64_t page_end(std::uint64_t offset) { return (offset + kPage - 1) / kPa
 
 RowFile::RowFile(File file, std::uint64_t first, std::size_t row_bytes, std::size_t stride,
                  std::int64_t rows)
-    : row_bytes_(row_bytes), stride_(stride) {
-  add({std::move(file), first, rows});
+    : row_bytes_(row_bytes), stride_(stride), rows_(rows) {
+  // No reading ahead of what is announced: between shuffled rows lies what a batch has no use for.
+  file.set_direct(false);
+  const Stamp now = stamp(file);
+  parts_.push_back({std::move(file), first, 0, rows, now});
 }
 
 RowFile::RowFile(std::vector<Part> parts, std::size_t row_bytes, std::size_t stride)
     : row_bytes_(row_bytes), stride_(stride) {
-  for (Part& p : parts) add(std::move(p));
-}
-
-void RowFile::add(Part part) {
-  // No reading ahead of what is announced: between shuffled rows lies what a batch has no use for.
-  part.file.set_direct(false);
-  const Stamp now = stamp(part.file);
-  auto mapped = std::make_unique<MappedFile>(part.file);
-  parts_.push_back({std::move(part.file), part.first, rows_, part.rows, now, std::move(mapped)});
-  rows_ += part.rows;
+  for (Part& p : parts) {
+    p.file.set_direct(false);
+    const Stamp now = stamp(p.file);
+    parts_.push_back({std::move(p.file), p.first, rows_, p.rows, now});
+    rows_ += p.rows;
+  }
 }
 
 std::size_t RowFile::buffer_bytes() const {
@@ -100,30 +98,18 @@ void RowFile::read(Opened& part, std::span<const Wanted> wanted, std::span<std::
       announced_bytes += cached(r);
     }
   };
-  // Without a budget what was read stays in the page cache, for the next epoch, and is found there.
+  // Without a budget what was read stays in the page cache, for the next epoch.
   const bool keeps = Budget::now() == 0;
-  std::optional<MappedFile::Reading> mapped;
-  if (keeps) {
-    mapped.emplace(*part.mapped, file);
-    check_unchanged(part);  // what a file no longer has must not be looked for in its mapping
-  }
   for (std::size_t at = 0; at < wanted.size();) {
     const Run r = run(part, wanted.subspan(at), buffer.size());
-    const std::byte* rows = nullptr;
+    const std::span<std::byte> to = buffer.first(r.bytes);
     try {
-      rows = mapped ? mapped->find(r.offset, r.bytes) : nullptr;
-      if (!rows) {
-        const std::span<std::byte> to = buffer.first(r.bytes);
-        if (!keeps || !file.read_cached_at(r.offset, to)) {
-          announce(at);
-          file.read_at(r.offset, to);
-          if (keeps) check_unchanged(part);  // a disk was waited for
-        }
-        if (keeps) part.mapped->was_read(r.offset, r.bytes);
-        rows = to.data();
+      if (!keeps || !file.read_cached_at(r.offset, to)) {
+        announce(at);
+        file.read_at(r.offset, to);
       }
     } catch (const FileError&) {
-      check_unchanged(part);
+      if (stamp(file) != part.stamp) refuse_change(part);
       throw;
     }
     if (at < announced) announced_bytes -= cached(r);
@@ -134,11 +120,11 @@ void RowFile::read(Opened& part, std::span<const Wanted> wanted, std::span<std::
     }
     const std::uint32_t first_row = wanted[at].row;
     for (const Wanted& w : wanted.subspan(at, r.rows))
-      place(w, rows + static_cast<std::size_t>(w.row - first_row) * stride_);
+      place(w, buffer.data() + static_cast<std::size_t>(w.row - first_row) * stride_);
     at += r.rows;
   }
   if (!keeps) drop_cached_up_to(file, part.stamp.bytes);
-  check_unchanged(part);
+  if (stamp(file) != part.stamp) refuse_change(part);
 }
 
 RowFile::Stamp RowFile::stamp(const File& file) {
@@ -148,12 +134,9 @@ RowFile::Stamp RowFile::stamp(const File& file) {
 }
 
 void RowFile::refuse_change() const {
-  for (const Opened& part : parts_) check_unchanged(part);
+  for (const Opened& part : parts_)
+    if (stamp(part.file) != part.stamp) refuse_change(part);
   refuse_change(parts_.front());
-}
-
-void RowFile::check_unchanged(const Opened& part) {
-  if (stamp(part.file) != part.stamp) refuse_change(part);
 }
 
 void RowFile::refuse_change(const Opened& part) {

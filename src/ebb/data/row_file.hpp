@@ -2,19 +2,16 @@
 //
 // Under a budget what is read leaves the page cache again, which else is memory of the process's group. So each
 // read goes to the disk, and a batch's rows are asked for together: ascending, neighbours in one
-// read, and announced some way ahead, so that the disk has more than one thing to do. Without one it stays there,
-// and rows of a file that is not large are found in it without a read (base/files/mapped_file.hpp).
+// read, and announced some way ahead, so that the disk has more than one thing to do.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ebb/base/files/file.hpp"
-#include "ebb/base/files/mapped_file.hpp"
 
 namespace ebb::data {
 
@@ -64,11 +61,8 @@ class RowFile {
     std::uint64_t first;  // byte of row `begin`
     std::int64_t begin, rows;
     Stamp stamp;
-    std::unique_ptr<MappedFile> mapped;
   };
-  void add(Part part);
   static Stamp stamp(const File& file);
-  static void check_unchanged(const Opened& part);
   [[noreturn]] static void refuse_change(const Opened& part);
   Run run(const Opened& part, std::span<const Wanted> wanted, std::size_t most) const;
   void read(Opened& part, std::span<const Wanted> wanted, std::span<std::byte> buffer,

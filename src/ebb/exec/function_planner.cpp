@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "ebb/base/files/mapped_file.hpp"
 #include "ebb/base/memory/budget.hpp"
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/base/process.hpp"
@@ -201,8 +200,7 @@ FunctionPlanner::Planned FunctionPlanner::finished(plan::Plan plan, std::uint64_
   MemoryNeed need{plan.chosen.budget - beside, held + (spills ? spill_memory_ : 0), plan.arena,
                   plan::spilled_variables(plan.programs)};
   need.held = std::min(need.held, need.bytes);
-  const std::uint64_t runs_with =
-      runtime::likely() + (spills ? kSpillCode : 0) + MappedFile::expected_bytes();
+  const std::uint64_t runs_with = runtime::likely() + (spills ? kSpillCode : 0);
   plan.forecast.process += runs_with - plan.forecast.runtime;
   plan.forecast.runtime = runs_with;
   plan.forecast.measured.peak_before = process::peak_resident();

@@ -26,7 +26,7 @@ struct Forecast {
   std::array<std::uint64_t, kCategories> at_peak{};  // by category
   std::uint64_t others = 0;   // what the program holds beside the step: its tensors, other models
   std::uint64_t gaps = 0;     // of the arena, between what lies in it
-  std::uint64_t runtime = 0;  // code, libraries, stacks, plans, files that are mapped
+  std::uint64_t runtime = 0;  // code, libraries, stacks, plans
   std::uint64_t reserve = 0;  // what of the budget is set aside for it
   std::string op;             // that runs at the peak
   double seconds = 0;         // a step
