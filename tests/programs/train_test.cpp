@@ -104,7 +104,8 @@ TEST_P(TrainConfig, KeepsItsBudgetUnderAKernelLimit) {
   // Also where the machine is measured first, as at the first start on it.
   ::unsetenv("EBB_MACHINE");
   ::setenv("XDG_CACHE_HOME", (scratch / "cache").c_str(), 1);
-  const std::uint64_t budget = smallest + smallest / 50;
+  // Other speeds may make another plan the smallest.
+  const std::uint64_t budget = smallest + smallest / 8;
   const Ran first = train("first", budget);
   EXPECT_FALSE(first.killed) << first.line;
   EXPECT_EQ(first.code, 0) << first.err << first.line;
