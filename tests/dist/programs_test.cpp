@@ -209,9 +209,10 @@ TEST_F(Jobs, DoctorSaysWhatIsWrongOnce) {
   EXPECT_EQ(line(missing).find('\n'), line(missing).size() - 1) << "once";
   const Ran train = shell(mpirun + " -np 2 " EBB_COMMAND " train some.toml");
   EXPECT_EQ(train.code, 2);
-  EXPECT_EQ(line(train),
-            "ebb: cannot open \"some.toml\": No such file or directory; check the name and that its "
-            "folder exists\n");
+  EXPECT_EQ(
+      line(train),
+      "ebb: cannot open \"some.toml\": No such file or directory; check the name and that its "
+      "folder exists\n");
   const Ran none = shell("PATH=/nowhere " EBB_COMMAND " doctor --network --json");
   EXPECT_EQ(none.code, 2);
   EXPECT_HAS(none.text, "there is no mpirun here; install Open MPI (apt-get install openmpi-bin)");
