@@ -204,6 +204,10 @@ std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
   o.csv = c.output.csv;
   o.tensorboard = c.output.tensorboard;
   o.live = live;
+  if (reading.facts.task == Task::language_model) {
+    o.unit = "tokens";
+    o.units = static_cast<double>(reading.facts.example.size());
+  }
   o.bad_steps = c.train.bad_steps;
   o.check_gradient = c.train.check_gradient;
   if (!directory.empty()) {  // files are read for it

@@ -67,7 +67,8 @@ LiveStatus Trainer::Run::status() const {
                .epochs = static_cast<double>(total) / static_cast<double>(per_epoch),
                .loss = loss,
                .lr = optimizer.lr(),
-               .rate = progress->examples_per_second(),
+               .rate = progress->examples_per_second() * options.units,
+               .rate_of = options.unit,
                .budget = ebb::Budget::now(),
                .seconds_left = progress->seconds_left()};
   if (last && last->figures.size() > 1) {

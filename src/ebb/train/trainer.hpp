@@ -52,6 +52,9 @@ struct TrainerOptions {
   Stopping stopping = {};
   int keep_last = 2, keep_best = 1;  // checkpoints
   bool csv = true, tensorboard = true, live = true;
+  // What the live line counts a second, and how many of it an example has: tokens, of a text.
+  std::string unit = "examples";
+  double units = 1;
   // So many seconds after a signal a step that still runs is left, as if it had not begun: with what
   // saving takes, the run then ends within ten. Once it updates, a step is taken to its end.
   double patience = 3;

@@ -88,7 +88,10 @@ void add_order(Fields<D>& t) {
   t.add("drop_last", &D::drop_last, {}, "leave out the last batch of an epoch if it is not full",
         "true");
   t.add("in_memory", &D::in_memory, {},
-        "hold the data in memory; else batches are read from the file as they come", "false")
+        "hold the data in memory; else batches are read from the file as they come (csv, jsonl, "
+        "pictures and .gz: from "
+        "a file of rows that is made of them once in the cache folder)",
+        "false")
       .only("a format that is read from files", kFromFile);
   t.add("prefetch", &D::prefetch, {.low = 0, .high = 64}, "batches that are made ahead", "4");
 }
