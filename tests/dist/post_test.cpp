@@ -40,9 +40,9 @@ TEST(Post, MovesWhatIsGivenToIt) {
       for (int tag = 0; tag < kTags; ++tag) {
         const auto at = static_cast<std::size_t>(tag);
         messages.push_back(std::make_unique<Message>(
-            Message::Way::send, Address{next, Channel::data, tag}, bytes_of(out[at])));
+            Message::Direction::send, Address{next, Channel::data, tag}, bytes_of(out[at])));
         messages.push_back(std::make_unique<Message>(
-            Message::Way::receive, Address{before, Channel::data, tag}, bytes_of(in[at])));
+            Message::Direction::receive, Address{before, Channel::data, tag}, bytes_of(in[at])));
       }
       for (int time = 0; time < kTimes; ++time) {
         for (int tag = 0; tag < kTags; ++tag)

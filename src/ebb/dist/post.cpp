@@ -15,7 +15,7 @@ constexpr int kSpins = 100;  // of who waits, before it sleeps
 }  // namespace
 
 Message Message::to(const Address& address, std::span<const std::byte> bytes) {
-  return {Way::send, address, {const_cast<std::byte*>(bytes.data()), bytes.size()}};
+  return {Direction::send, address, {const_cast<std::byte*>(bytes.data()), bytes.size()}};
 }
 
 Message::~Message() {

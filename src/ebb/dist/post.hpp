@@ -3,7 +3,7 @@
 // Open MPI goes on with a message only while somebody calls it. So messages move beside computing because
 // this thread polls: it yields while there is something to do, and sleeps shortly, then longer, when not.
 //
-//   dist::Message out(dist::Message::Way::send, {.peer = 1, .channel = Channel::data}, bytes);
+//   dist::Message out(dist::Message::Direction::send, {.peer = 1, .channel = Channel::data}, bytes);
 //   post.start(out);
 //   …                                     // compute; the bytes stay as they are
 //   post.wait(out);                       // RankLost where the peer is lost
@@ -27,12 +27,12 @@ class Post;
 // A message that is sent or received, once or many times. Owned by whoever uses it.
 class Message {
  public:
-  enum class Way : std::uint8_t { send, receive };
-  Message(Way way, const Address& address, std::span<std::byte> bytes)
-      : way_(way), address_(address), bytes_(bytes) {}
+  enum class Direction : std::uint8_t { send, receive };
+  Message(Direction direction, const Address& address, std::span<std::byte> bytes)
+      : direction_(direction), address_(address), bytes_(bytes) {}
   static Message to(const Address& address, std::span<const std::byte> bytes);  // only read
   static Message from(const Address& address, std::span<std::byte> bytes) {
-    return {Way::receive, address, bytes};
+    return {Direction::receive, address, bytes};
   }
   Message(const Message&) = delete;  // while it is under way, the post knows where it is
   Message& operator=(const Message&) = delete;
@@ -44,7 +44,7 @@ class Message {
   friend class Post;
   enum class State : std::uint8_t { idle, under_way, over, failed };
 
-  Way way_;
+  Direction direction_;
   Address address_;
   std::span<std::byte> bytes_;
   std::size_t moved_ = 0;

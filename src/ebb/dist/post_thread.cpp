@@ -44,7 +44,7 @@ void Post::stick(Message& message, double now) {
 
 void Post::begin(Message& message, double now) {
   try {
-    message.request_ = message.way_ == Message::Way::send
+    message.request_ = message.direction_ == Message::Direction::send
                            ? transport_->send(message.address_, message.bytes_)
                            : transport_->receive(message.address_, message.bytes_);
   } catch (const Error&) {
@@ -72,7 +72,7 @@ bool Post::move(Message& message, double now) {
     stick(message, now);
     return false;
   }
-  if (!message.cancelled_ || message.way_ == Message::Way::send) return false;
+  if (!message.cancelled_ || message.direction_ == Message::Direction::send) return false;
   transport_->cancel(message.request_);
   finish(message, Message::State::idle);
   return true;
@@ -163,7 +163,7 @@ void Post::abandon() {
   for (Message* m = std::exchange(under_way_, nullptr); m;) {
     Message& message = *m;
     m = m->next_;
-    if (message.stuck_since_ == 0 && message.way_ == Message::Way::receive)
+    if (message.stuck_since_ == 0 && message.direction_ == Message::Direction::receive)
       transport_->cancel(message.request_);
     message.failure_ = nullptr;
     finish(message, Message::State::failed);

@@ -282,7 +282,7 @@ namespace {
 
 class Posted final : public Ranks::Letter {
  public:
-  Posted(Post& post, Message::Way way, const Address& address, std::span<std::byte> bytes)
+  Posted(Post& post, Message::Direction way, const Address& address, std::span<std::byte> bytes)
       : post_(post), message_(way, address, bytes) {}
   void start() override { post_.start(message_); }
   void wait() override { post_.wait(message_); }
@@ -297,12 +297,12 @@ class Posted final : public Ranks::Letter {
 std::unique_ptr<Ranks::Letter> World::letter_to(int rank, int tag,
                                                 std::span<const std::byte> bytes) {
   return std::make_unique<Posted>(
-      job_->post, Message::Way::send, Address{rank, Channel::data, tag},
+      job_->post, Message::Direction::send, Address{rank, Channel::data, tag},
       std::span(const_cast<std::byte*>(bytes.data()), bytes.size()));  // only read
 }
 
 std::unique_ptr<Ranks::Letter> World::letter_from(int rank, int tag, std::span<std::byte> bytes) {
-  return std::make_unique<Posted>(job_->post, Message::Way::receive,
+  return std::make_unique<Posted>(job_->post, Message::Direction::receive,
                                   Address{rank, Channel::data, tag}, bytes);
 }
 
