@@ -282,8 +282,9 @@ namespace {
 
 class Posted final : public Ranks::Letter {
  public:
-  Posted(Post& post, Message::Direction way, const Address& address, std::span<std::byte> bytes)
-      : post_(post), message_(way, address, bytes) {}
+  Posted(Post& post, Message::Direction direction, const Address& address,
+         std::span<std::byte> bytes)
+      : post_(post), message_(direction, address, bytes) {}
   void start() override { post_.start(message_); }
   void wait() override { post_.wait(message_); }
 
