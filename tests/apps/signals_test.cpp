@@ -131,13 +131,13 @@ TEST_F(Signals, whileThePlanIsShownNothingIsWritten) {
   EXPECT_EQ(files(), before);
 }
 
-// Steps, and saves, that take their time.
+// Steps, and saves, that take their time: a step is long beside the moment between two signals.
 class StoppedSteps : public Signals {
  protected:
   StoppedSteps() {
     put("c.toml",
         "[model]\nkind = \"mlp\"\nhidden = [900]\ndropout = 0.1\n[data]\nformat = "
-        "\"digits\"\nrows = 2048\n[train]\nbatch = 1024\nsteps = 3\nlr = 0.001\nema = "
+        "\"digits\"\nrows = 12288\n[train]\nbatch = 6144\nsteps = 3\nlr = 0.001\nema = "
         "0.9\nschedule "
         "= \"cosine\"\n[memory]\nbudget = \"none\"\n[every]\nlog = 1\nsave = 1\neval = "
         "\"never\"\n[output]\nkeep_best = false\n");
