@@ -1,9 +1,10 @@
-// What loading costs a training run: an mlp's steps on batches that are made of files, shuffled and ahead of
-// time, beside the same steps on batches that are already there. In turns, so that both see the same machine.
+// What loading costs a training run: an mlp's steps of some 10 ms on batches that are made of files, shuffled and
+// ahead of time, beside the same steps on batches that are already there. In turns, so that both see the same machine.
 //
 //   bench_loading [--quick] [--json] [--only=npy,csv,jsonl]
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <functional>
 #include <vector>
@@ -34,15 +35,40 @@ double median(std::vector<double> all) {
   return all[all.size() / 2];
 }
 
+// An mlp of this width, and its step.
+struct Training {
+  nn::Mlp model;
+  optim::AdamW adam;
+  Step<Loss> step;
+
+  Training(std::int64_t width, const BatchSpec& spec)
+      : model(nn::Init(1), {kColumns, width, width, 10}),
+        adam(params(model), {.lr = 1e-3}),
+        step(compile(spec, {}, [this](const Batch& b) {
+          return adam.minimize(sparse_cross_entropy(model(b["x"]), b["y"]));
+        })) {}
+};
+
+// A step takes 10 ms on this machine where the mlp is as wide: loading is a matter of batches, whatever they cost.
+std::int64_t width_of_steps(const Dataset& data) {
+  constexpr std::int64_t kTried = 1024;
+  constexpr double kWanted = 10e-3;
+  Training tried(kTried, data.spec());
+  auto walk = data.walk(1);
+  const Batch batch = *walk.next();
+  std::vector<double> seconds;
+  for (int i = 0; i < 30; ++i) seconds.push_back(seconds_of([&] { tried.step(batch); }));
+  const double width = static_cast<double>(kTried) * std::sqrt(kWanted / median(seconds));
+  return std::max<std::int64_t>(64, std::llround(width / 64) * 64);
+}
+
 // Turns of steps with and without loading; a turn is long beside the few batches that are made ahead.
 void measure(zoo::Report& report, const std::string& what, const Dataset& rows, int turns) {
   constexpr int kSteps = 40;
   const Dataset data = rows.shuffle(1).batch(kBatch, {.drop_last = true}).prefetch(2);
-  nn::Mlp model(nn::Init(1), {kColumns, 1024, 1024, 10});
-  optim::AdamW adam(params(model), {.lr = 1e-3});
-  auto step = compile(data.spec(), {}, [&](const Batch& b) {
-    return adam.minimize(sparse_cross_entropy(model(b["x"]), b["y"]));
-  });
+  static const std::int64_t width = width_of_steps(data);
+  Training training(width, data.spec());
+  auto& step = training.step;
   std::vector<Batch> there;
   for (const Batch& b : data.epoch(0)) {
     there.push_back(b);

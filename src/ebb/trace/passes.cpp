@@ -222,15 +222,15 @@ Trace after_sums(const Trace& trace, const std::vector<bool>& per_example) {
   to.results.clear();
   for (std::size_t i = 0; i < trace.results.size(); ++i)
     if (i >= per_example.size() || !per_example[i]) to.results.push_back(trace.results[i]);
-  std::vector<Id> carried(to.carry.size(), kNone), same(to.values.size());
+  std::vector<Id> goes_on(to.carry.size(), kNone), same(to.values.size());
   for (std::size_t i = 0; i < same.size(); ++i) {
     same[i] = static_cast<Id>(i);
     const Value& v = to.values[i];
     if (v.kind == Kind::sum_so_far && v.base == kNone)
-      carried[static_cast<std::size_t>(v.index)] = static_cast<Id>(i);
+      goes_on[static_cast<std::size_t>(v.index)] = static_cast<Id>(i);
   }
   for (std::size_t k = 0; k < to.carry.size(); ++k)
-    if (to.carry[k] != kNone) same[to.carry[k]] = carried[k];
+    if (to.carry[k] != kNone) same[to.carry[k]] = goes_on[k];
   each_use(to, [&](Id& id) {
     if (same[id] == kNone) throw Error("a sum over the examples goes on from nothing");
     id = same[id];
