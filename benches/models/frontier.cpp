@@ -135,7 +135,8 @@ class Frontier {
           side.points.push_back(std::move(p));
           return;
         }
-        budget -= activations(p.outcome) - wanted;
+        // From where this plan just fits: between there and the budget there is no other.
+        budget = std::min(budget, p.outcome.budget) - (activations(p.outcome) - wanted);
       }
       report_.say("  %s: no plan in 1/%g of the activation memory\n", side.name, divisor);
     };
