@@ -25,8 +25,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #undef EBB_TILE_SPELT_OUT
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) &&   \
-    !HWY_IS_ASAN && !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) && \
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && \
+    !HWY_IS_ASAN && !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) &&     \
     !defined(__SANITIZE_THREAD__)
 #define EBB_TILE_SPELT_OUT 1
 constexpr int kTileSteps = HWY_TARGET == HWY_AVX2 ? 8 : 4;
