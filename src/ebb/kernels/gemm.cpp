@@ -83,24 +83,42 @@ void tile_of_packed(size_t kc, const T* a, size_t, size_t, const T* b, size_t b_
   tile_packed<MR, NV, T>(kc, a, b, b_k, c, c_row, n, from_zero, ahead);
 }
 
-// [packed][rows - 1][vectors: 1, 2, 4]. Four vectors are for one or two rows, where two do not give
+// The tiles of this target, and what they want of a plan. Few rows take four vectors, where two do not give
 // enough chains to fill the FMA units.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+constexpr GemmTile kTile{
+    .rows = kTallRows, .four_vectors = 6, .step = 256, .block_bytes = 480 << 10};
+#else
+constexpr GemmTile kTile{};
+#endif
+static_assert(kTile.rows == kTallRows);
+
+template <class T, bool packed, int MR, int NV>
+constexpr TileFn<T> tile_fn() {
+  if constexpr (NV == 4 && MR > static_cast<int>(kTile.four_vectors)) {
+    return nullptr;
+  } else if constexpr (packed) {
+    return tile_of_packed<MR, NV, T>;
+  } else {
+    return tile_in_place<MR, NV, T>;
+  }
+}
+
 template <class T>
-struct Tiles {
-  static constexpr TileFn<T> kFor[2][kTileRows][3] = {
-      {{tile_in_place<1, 1, T>, tile_in_place<1, 2, T>, tile_in_place<1, 4, T>},
-       {tile_in_place<2, 1, T>, tile_in_place<2, 2, T>, tile_in_place<2, 4, T>},
-       {tile_in_place<3, 1, T>, tile_in_place<3, 2, T>, nullptr},
-       {tile_in_place<4, 1, T>, tile_in_place<4, 2, T>, nullptr},
-       {tile_in_place<5, 1, T>, tile_in_place<5, 2, T>, nullptr},
-       {tile_in_place<6, 1, T>, tile_in_place<6, 2, T>, nullptr}},
-      {{tile_of_packed<1, 1, T>, tile_of_packed<1, 2, T>, tile_of_packed<1, 4, T>},
-       {tile_of_packed<2, 1, T>, tile_of_packed<2, 2, T>, tile_of_packed<2, 4, T>},
-       {tile_of_packed<3, 1, T>, tile_of_packed<3, 2, T>, nullptr},
-       {tile_of_packed<4, 1, T>, tile_of_packed<4, 2, T>, nullptr},
-       {tile_of_packed<5, 1, T>, tile_of_packed<5, 2, T>, nullptr},
-       {tile_of_packed<6, 1, T>, tile_of_packed<6, 2, T>, nullptr}}};
+struct TileTable {
+  TileFn<T> of[2][kTallRows][3];  // [packed][rows - 1][vectors: 1, 2, 4]
 };
+template <class T, int... r>
+constexpr TileTable<T> all_tiles(std::integer_sequence<int, r...>) {
+  return {{{{tile_fn<T, false, r + 1, 1>(), tile_fn<T, false, r + 1, 2>(),
+             tile_fn<T, false, r + 1, 4>()}...},
+           {{tile_fn<T, true, r + 1, 1>(), tile_fn<T, true, r + 1, 2>(),
+             tile_fn<T, true, r + 1, 4>()}...}}};
+}
+template <class T>
+constexpr TileTable<T> kTiles = all_tiles<T>(std::make_integer_sequence<int, kTallRows>());
+
+RowTiles row_tiles(size_t rows) { return RowTiles(rows, kTallRows); }
 
 template <class T>
 HWY_INLINE int vectors_index(size_t columns) {
@@ -182,7 +200,7 @@ template <class T, class S>
 HWY_NOINLINE void pack_rows_of(const Part<T>& part, size_t tile, size_t tile_end, size_t k,
                                size_t kc, T* out) {
   const Operand& a = part.g.a;
-  const RowTiles tiles(part.rows);
+  const RowTiles tiles = row_tiles(part.rows);
   const size_t first = tiles.begin(tile);
   if (!a.transposed) {
     for (size_t t = tile; t < tile_end; ++t) {
@@ -236,7 +254,7 @@ constexpr size_t kShareTiles = 16;  // of A in a packing task
 
 template <class T>
 size_t share_tasks_of_a(const Part<T>& part) {
-  return part.shares_a() ? ceil_div(RowTiles(part.rows).count, kShareTiles) : 0;
+  return part.shares_a() ? ceil_div(row_tiles(part.rows).count, kShareTiles) : 0;
 }
 
 template <class T>
@@ -254,7 +272,7 @@ size_t padded_columns(const Part<T>& part) {
 
 template <class T>
 void pack_shared(const Part<T>& part, size_t begin, size_t end) {
-  const RowTiles tiles(part.rows);
+  const RowTiles tiles = row_tiles(part.rows);
   const size_t width = panel_width<T>(part.plan) * kPackPanels, of_a = share_tasks_of_a(part);
   for (size_t task = begin; task < end; ++task) {
     for (size_t k = 0; k < part.depth; k += part.plan.step) {
@@ -279,7 +297,7 @@ HWY_NOINLINE void compute_panel(const Part<T>& part, size_t tile, size_t tile_en
                                 size_t n, const T* a, const T* b, size_t b_k, Ahead& ahead,
                                 size_t k, size_t kc, bool from_zero) {
   const Gemm& g = part.g;
-  const RowTiles tiles(part.rows);
+  const RowTiles tiles = row_tiles(part.rows);
   const int vectors = vectors_index<T>(n);
   const size_t first = tiles.begin(tile);
   if (part.plan.pack_a) {
@@ -289,8 +307,8 @@ HWY_NOINLINE void compute_panel(const Part<T>& part, size_t tile, size_t tile_en
         for (size_t r = next; r < tiles.begin(t + 2); ++r) hwy::Prefetch(part.c(r, j));
       }
       ahead.next_turn();
-      Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0, b, b_k, part.c(i, j),
-                                               g.ldc, n, from_zero, ahead);
+      kTiles<T>.of[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0, b, b_k, part.c(i, j),
+                                             g.ldc, n, from_zero, ahead);
       ahead.end_turn();
       i = next;
     }
@@ -301,8 +319,8 @@ HWY_NOINLINE void compute_panel(const Part<T>& part, size_t tile, size_t tile_en
       const size_t next = tiles.begin(t + 1);
       ahead.next_turn();
       ahead.end_turn();
-      Tiles<T>::kFor[0][next - i - 1][vectors](kc, a + i * a_row, a_row, a_k, b, b_k, part.c(i, j),
-                                               g.ldc, n, from_zero, ahead);
+      kTiles<T>.of[0][next - i - 1][vectors](kc, a + i * a_row, a_row, a_k, b, b_k, part.c(i, j),
+                                             g.ldc, n, from_zero, ahead);
       i = next;
     }
   }
@@ -313,7 +331,7 @@ HWY_NOINLINE void compute_panel(const Part<T>& part, size_t tile, size_t tile_en
 template <class T>
 HWY_NOINLINE void compute_along(const Part<T>& part, size_t tile, size_t tile_end, size_t j_begin,
                                 size_t j_end, const T* a, const T* b, size_t kc, bool from_zero) {
-  const RowTiles tiles(part.rows);
+  const RowTiles tiles = row_tiles(part.rows);
   const size_t width = panel_width<T>(part.plan);
   const size_t first = tiles.begin(tile);
   Ahead none;
@@ -324,9 +342,9 @@ HWY_NOINLINE void compute_along(const Part<T>& part, size_t tile, size_t tile_en
       const int vectors = vectors_index<T>(n);
       for (size_t u = t, i = tiles.begin(t); u < end; ++u) {
         const size_t next = tiles.begin(u + 1);
-        Tiles<T>::kFor[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0,
-                                                 b + (j - j_begin) * kc, width, part.c(i, j),
-                                                 part.g.ldc, n, from_zero, none);
+        kTiles<T>.of[1][next - i - 1][vectors](kc, a + (i - first) * kc, 0, 0,
+                                               b + (j - j_begin) * kc, width, part.c(i, j),
+                                               part.g.ldc, n, from_zero, none);
         i = next;
       }
     }
@@ -337,7 +355,7 @@ HWY_NOINLINE void compute_along(const Part<T>& part, size_t tile, size_t tile_en
 template <class T>
 void finish_panel(const Part<T>& part, size_t tile, size_t tile_end, size_t j, size_t n) {
   const Gemm& g = part.g;
-  const size_t i = RowTiles(part.rows).begin(tile), end = RowTiles(part.rows).begin(tile_end);
+  const size_t i = row_tiles(part.rows).begin(tile), end = row_tiles(part.rows).begin(tile_end);
   const size_t offset = (part.i0 + i) * g.ldc + part.j0 + j;
   finish_block<T>(
       g.activation,
@@ -373,7 +391,7 @@ void compute(const Part<T>& part, size_t begin, size_t end) {
   const Gemm& g = part.g;
   const GemmPlan& plan = part.plan;
   const size_t width = panel_width<T>(plan);
-  const size_t tiles = RowTiles(part.rows).count, blocks = plan.blocks(part.rows);
+  const size_t tiles = row_tiles(part.rows).count, blocks = plan.blocks(part.rows);
   const size_t unit = blocks == 1 && plan.group == 0 ? width : kWidestPanel;
   const size_t units = ceil_div(part.columns, unit);
   const size_t thread = plan.parallel ? static_cast<size_t>(pool::thread_index()) : 0;
@@ -397,7 +415,7 @@ void compute(const Part<T>& part, size_t begin, size_t end) {
       if (!part.shares_b() && blocks > 1) pack_columns(part, j_begin, j_end, k, kc, own);
       for (size_t i = block; i < block_end; ++i) {
         const size_t tile = i * tiles / blocks, tile_end = (i + 1) * tiles / blocks;
-        const T* a = part.a_panels + k * part.rows + RowTiles(part.rows).begin(tile) * kc;
+        const T* a = part.a_panels + k * part.rows + row_tiles(part.rows).begin(tile) * kc;
         if (plan.pack_a && !part.shares_a()) {
           pack_rows(part, tile, tile_end, k, kc, own);
           a = own;
@@ -487,6 +505,8 @@ void run_gemm_as(const Oriented& oriented, const GemmPlan& plan, std::byte* scra
   }
 }
 
+GemmTile gemm_tile() { return kTile; }
+
 void run_gemm(const Oriented& oriented, const GemmPlan& plan, std::byte* scratch) {
   if (oriented.product.c_type == Storage::f64) return run_gemm_as<double>(oriented, plan, scratch);
   run_gemm_as<float>(oriented, plan, scratch);
@@ -499,8 +519,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace ebb::kernels {
 HWY_EXPORT(run_gemm);
+HWY_EXPORT(gemm_tile);
 
 namespace {
+
+GemmPlan planned(const Gemm& product, std::size_t threads) {
+  return plan_gemm(product, threads, HWY_DYNAMIC_DISPATCH(gemm_tile)());
+}
 
 std::size_t thread_count() { return static_cast<std::size_t>(pool::threads()); }
 
@@ -532,7 +557,7 @@ BatchPlan plan_batch(const GemmBatch& batch) {
     return {Order::tall, tall, 1, gemm_scratch(tall)};
   }
   const std::size_t threads = thread_count();
-  const std::size_t alone = scratch_of(plan_gemm(orient(g).product, 1), 1);
+  const std::size_t alone = scratch_of(planned(orient(g).product, 1), 1);
   const std::size_t products = g.m * g.n * g.k;
   if (batch.count >= threads && alone <= kOneThreadBytes) {
     const std::size_t grain =
@@ -560,13 +585,13 @@ Gemm nth(const GemmBatch& batch, std::size_t i) {
 
 std::size_t gemm_scratch(const Gemm& product) {
   const std::size_t threads = thread_count();
-  return scratch_of(plan_gemm(orient(product).product, threads), threads);
+  return scratch_of(planned(orient(product).product, threads), threads);
 }
 
 void gemm(const Gemm& product, std::span<std::byte> scratch) {
   if (product.m == 0 || product.n == 0) return;
   const Oriented oriented = orient(product);
-  const GemmPlan plan = plan_gemm(oriented.product, thread_count());
+  const GemmPlan plan = planned(oriented.product, thread_count());
   assert(scratch.size() >= scratch_of(plan, thread_count()));
   HWY_DYNAMIC_DISPATCH(run_gemm)(oriented, plan, scratch.data());
 }
@@ -585,7 +610,7 @@ void gemm(const GemmBatch& batch, std::span<std::byte> scratch) {
     for (std::size_t i = 0; i < batch.count; ++i) gemm(nth(batch, i), scratch);
     return;
   }
-  const GemmPlan alone = plan_gemm(orient(batch.first).product, 1);
+  const GemmPlan alone = planned(orient(batch.first).product, 1);
   pool::parallel_for(batch.count, plan.grain, [&](std::size_t begin, std::size_t end) {
     const auto thread = static_cast<std::size_t>(pool::thread_index());
     std::byte* mine = scratch.data() + thread * plan.scratch;

@@ -8,9 +8,7 @@
 namespace ebb::kernels {
 namespace {
 
-constexpr std::size_t kStep = 384;              // × 16 columns of B: 24 KiB, most of L1
 constexpr std::size_t kStreamStep = 32;         // rows of B in place: a few long streams
-constexpr std::size_t kBlockBytes = 240 << 10;  // of A, in L2
 constexpr std::size_t kSharedBytes = 3 << 20;   // of the shared operand, in L3
 constexpr std::size_t kBothBytes = 4 << 20;     // of both operands
 constexpr std::size_t kDeepBytes = 1 << 20;     // the same where it is a single block of A
@@ -37,22 +35,22 @@ constexpr std::size_t part_of(std::size_t a, std::size_t most, std::size_t unit)
 
 }  // namespace
 
-GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
+GemmPlan plan_gemm(const Gemm& g, std::size_t threads, const GemmTile& tile) {
   GemmPlan p;
   if (g.m == 0 || g.n == 0 || g.k == 0) return p;
   const std::size_t size = size_of(g.c_type);
   const bool a_native = g.a.type == g.c_type, b_native = g.b.type == g.c_type;
   const std::size_t products = g.m * g.n * g.k;
   p.parallel = threads > 1 && products >= kForkProducts;
-  p.vectors = g.m <= 2 ? 4 : 2;
+  p.vectors = g.m <= tile.four_vectors ? 4 : 2;
 
-  const bool short_rows = !g.a.transposed && g.k <= kStep;
+  const bool short_rows = !g.a.transposed && g.k <= tile.step;
   p.crowded = g.a.transposed && g.a.ld * size_of(g.a.type) % 4096 == 0;
   const std::size_t in_place = short_rows  ? kInPlaceShort
                                : p.crowded ? kInPlaceCrowded
                                            : kInPlaceColumns;
-  p.pack_a = !a_native || (g.m > 6 && g.n > in_place);
-  const std::size_t most_rows = kBlockBytes / (kStep * size);
+  p.pack_a = !a_native || (g.m > tile.rows && g.n > in_place);
+  const std::size_t most_rows = tile.block_bytes / (tile.step * size);
   // A B from memory is better packed for a few rows already: packing asks for it ahead.
   const std::size_t few = g.n * g.k * size <= kInPlaceBytes ? kInPlaceRows : kInPlaceFew;
   if (g.m <= few && b_native && !g.b.transposed) {
@@ -62,10 +60,10 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   } else {
     p.panels = PanelsOfB::shared;
   }
-  p.step = part_of(g.k, p.panels == PanelsOfB::in_place ? kStreamStep : kStep, 4);
+  p.step = part_of(g.k, p.panels == PanelsOfB::in_place ? kStreamStep : tile.step, 4);
   p.rows = g.m;
   p.columns = g.n;
-  p.block_rows = part_of(g.m, most_rows, 6);
+  p.block_rows = part_of(g.m, most_rows, tile.rows);
 
   // The shared operand, in parts of k, and if need be of its own extent.
   const bool one_block = p.panels != PanelsOfB::shared && g.m <= kOneBlockRows;
@@ -96,9 +94,9 @@ GemmPlan plan_gemm(const Gemm& g, std::size_t threads) {
   } else if (p.panels == PanelsOfB::shared) {
     const std::size_t blocks =
         std::max(p.blocks(g.m), std::min(wanted, ceil_div(g.m, kLeastBlockRows)));
-    p.block_rows = round_up(ceil_div(g.m, blocks), 6);
+    p.block_rows = round_up(ceil_div(g.m, blocks), tile.rows);
     p.tasks_across = std::min(ceil_div(wanted, blocks), ceil_div(p.columns, kWidestPanel));
-    p.own_bytes = p.pack_a ? round_up((p.block_rows + 6) * line, 64) : 0;
+    p.own_bytes = p.pack_a ? round_up((p.block_rows + tile.rows) * line, 64) : 0;
     p.along = p.pack_a && p.step == g.k && extent * line <= kAlongBytes &&
               g.m * g.n * size >= kAlongLeast;
   } else if (one_block) {

@@ -1,5 +1,5 @@
 // How a matrix product is cut: which blocks stay in which cache, what is packed, what is a task.
-// A function of sizes, types, transposes and the thread count, the same for every vector width.
+// A function of sizes, types, transposes, the thread count and the register tile.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,14 @@ enum class PanelsOfB : std::uint8_t {
 // Columns of B are packed in multiples of this: the widest panel of any target, 4 vectors.
 inline constexpr std::size_t kWidestPanel = 64, kWidestBytes = 256;
 
+// What the vectors of a machine make best.
+struct GemmTile {
+  std::size_t rows = 6;          // of the tile, at most
+  std::size_t four_vectors = 2;  // up to so many rows, four vectors side by side instead of two
+  std::size_t step = 384;        // of k: two vectors of B for each, in L1
+  std::size_t block_bytes = 240 << 10;  // of A, in L2
+};
+
 struct GemmPlan {
   PanelsOfB panels = PanelsOfB::in_place;
   bool pack_a = false;
@@ -46,7 +54,7 @@ struct GemmPlan {
   std::size_t blocks(std::size_t of_rows) const { return ceil_div(of_rows, block_rows); }
 };
 
-GemmPlan plan_gemm(const Gemm& product, std::size_t threads);
+GemmPlan plan_gemm(const Gemm& product, std::size_t threads, const GemmTile& tile);
 
 // The same product, as a row instead of a column where it is one: its elements become the lanes
 // of a vector. The bias of the column is then one for all (bias_step 0).

@@ -2,10 +2,10 @@
 // takes at a time.
 //
 // What that loop does beside its multiply-adds hardly shows on a quiet machine; on a busy one, where
-// a sibling thread seems to take half of the slots, it costs up to a quarter of the speed. On AVX2,
-// whose registers are just enough, the loop is therefore spelt out, instruction by instruction: g++
-// else copies accumulators, loads B inside the multiply-adds, and adds strides up where it might
-// use them as an index. (Not where a sanitizer wants to see the loads.)
+// a sibling thread seems to take half of the slots, it costs up to a quarter of the speed. On AVX2 and
+// AVX-512, whose registers are just enough, the loop is therefore spelt out, instruction by instruction: g++
+// else copies accumulators, keeps B on the stack, loads it inside the multiply-adds, and adds strides up where
+// it might use them as an index. (Not where a sanitizer wants to see the loads.)
 
 #if defined(EBB_KERNELS_TILE_STEPS_INL_) == defined(HWY_TARGET_TOGGLE)
 #ifdef EBB_KERNELS_TILE_STEPS_INL_
@@ -25,11 +25,11 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #undef EBB_TILE_SPELT_OUT
-#if HWY_TARGET == HWY_AVX2 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && !HWY_IS_ASAN && \
-    !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) &&                     \
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && (HWY_COMPILER_GCC || HWY_COMPILER_CLANG) && \
+    !HWY_IS_ASAN && !HWY_IS_MSAN && !HWY_IS_TSAN && !defined(__SANITIZE_ADDRESS__) &&     \
     !defined(__SANITIZE_THREAD__)
 #define EBB_TILE_SPELT_OUT 1
-constexpr int kTileSteps = 8;
+constexpr int kTileSteps = HWY_TARGET == HWY_AVX2 ? 8 : 4;
 #else
 #define EBB_TILE_SPELT_OUT 0
 constexpr int kTileSteps = 1;
@@ -41,16 +41,16 @@ HWY_INLINE hn::Vec<D> set_from(D d, const T* p, size_t stride) {
 #if EBB_TILE_SPELT_OUT
   hn::Vec<D> v;
   if constexpr (sizeof(T) == 4 && kTimes == 0) {
-    asm volatile("vbroadcastss %c2(%1), %0" : "=x"(v.raw) : "r"(p), "i"(kBytes));
+    asm volatile("vbroadcastss %c2(%1), %0" : "=v"(v.raw) : "r"(p), "i"(kBytes));
   } else if constexpr (sizeof(T) == 4) {
     asm volatile("vbroadcastss %c3(%1,%2,%c4), %0"
-                 : "=x"(v.raw)
+                 : "=v"(v.raw)
                  : "r"(p), "r"(stride), "i"(kBytes), "i"(kTimes));
   } else if constexpr (kTimes == 0) {
-    asm volatile("vbroadcastsd %c2(%1), %0" : "=x"(v.raw) : "r"(p), "i"(kBytes));
+    asm volatile("vbroadcastsd %c2(%1), %0" : "=v"(v.raw) : "r"(p), "i"(kBytes));
   } else {
     asm volatile("vbroadcastsd %c3(%1,%2,%c4), %0"
-                 : "=x"(v.raw)
+                 : "=v"(v.raw)
                  : "r"(p), "r"(stride), "i"(kBytes), "i"(kTimes));
   }
   static_cast<void>(d);
@@ -64,10 +64,10 @@ HWY_INLINE hn::Vec<D> load_from(D d, const T* p, size_t stride) {
 #if EBB_TILE_SPELT_OUT
   hn::Vec<D> v;
   if constexpr (kTimes == 0) {
-    asm volatile("vmovups %c2(%1), %0" : "=x"(v.raw) : "r"(p), "i"(kBytes));
+    asm volatile("vmovups %c2(%1), %0" : "=v"(v.raw) : "r"(p), "i"(kBytes));
   } else {
     asm volatile("vmovups %c3(%1,%2,%c4), %0"
-                 : "=x"(v.raw)
+                 : "=v"(v.raw)
                  : "r"(p), "r"(stride), "i"(kBytes), "i"(kTimes));
   }
   static_cast<void>(d);
@@ -81,11 +81,11 @@ template <int kTimes, int kBytes, class D, class T = hn::TFromD<D>>
 HWY_INLINE void store_to(D d, hn::Vec<D> v, T* p, size_t stride) {
 #if EBB_TILE_SPELT_OUT
   if constexpr (kTimes == 0) {
-    asm volatile("vmovups %0, %c2(%1)" : : "x"(v.raw), "r"(p), "i"(kBytes));
+    asm volatile("vmovups %0, %c2(%1)" : : "v"(v.raw), "r"(p), "i"(kBytes));
   } else {
     asm volatile("vmovups %0, %c3(%1,%2,%c4)"
                  :
-                 : "x"(v.raw), "r"(p), "r"(stride), "i"(kBytes), "i"(kTimes));
+                 : "v"(v.raw), "r"(p), "r"(stride), "i"(kBytes), "i"(kTimes));
   }
   static_cast<void>(d);
 #else
@@ -101,9 +101,9 @@ template <class T, class V>
 HWY_INLINE void fuse_into(V& acc, V x, V y) {
 #if EBB_TILE_SPELT_OUT
   if constexpr (sizeof(T) == 4) {
-    asm volatile("vfmadd231ps %2, %1, %0" : "+x"(acc.raw) : "x"(x.raw), "x"(y.raw));
+    asm volatile("vfmadd231ps %2, %1, %0" : "+v"(acc.raw) : "v"(x.raw), "v"(y.raw));
   } else {
-    asm volatile("vfmadd231pd %2, %1, %0" : "+x"(acc.raw) : "x"(x.raw), "x"(y.raw));
+    asm volatile("vfmadd231pd %2, %1, %0" : "+v"(acc.raw) : "v"(x.raw), "v"(y.raw));
   }
 #else
   acc = hn::MulAdd(x, y, acc);
