@@ -7,6 +7,7 @@
 #include "apps/ebb/describe.hpp"
 #include "apps/ebb/frontier_svg.hpp"
 #include "apps/ebb/interrupted.hpp"
+#include "apps/ebb/plan_processes.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/files/file.hpp"
 #include "ebb/base/process.hpp"
@@ -25,11 +26,13 @@ std::vector<plan::FrontierPoint> from_minimum(std::vector<plan::FrontierPoint> f
 
 struct PlanCommand {
   ConfigFlags flags;
+  AskedProcesses processes;
   std::string svg;
   bool json = false;
 
   void run() const {
     const Interrupted quiet("while planning; nothing was run");
+    if (!processes.counts.empty()) return plan_processes(flags, processes, json);
     const train::Config config = flags.load();
     mind_limit(config);
     try {
@@ -148,11 +151,14 @@ void add_plan(CLI::App& app) {
   c->footer(
       "ebb plan train.toml --memory 64MiB\n"
       "ebb plan train.toml --memory auto --json\n"
-      "ebb plan train.toml --svg frontier.svg      # time over budget, as a picture\n");
+      "ebb plan train.toml --svg frontier.svg      # time over budget, as a picture\n"
+      "ebb plan train.toml --processes 1,2,8 --network 10Gbit/s,50us\n");
   command->flags.add(*c);
   add_json(*c, command->json);
-  c->add_option("--svg", command->svg, "write a picture of time over budget")
-      ->type_name(value::kFile);
+  CLI::Option* svg = c->add_option("--svg", command->svg, "write a picture of time over budget")
+                         ->type_name(value::kFile);
+  add_asked_processes(*c, command->processes);
+  svg->excludes("--processes");
   c->callback([command] { command->run(); });
 }
 

@@ -16,6 +16,11 @@ Misuse set(const std::string& name, const std::string& said, const std::string& 
   return {name, {{"c.toml", small_config()}}, {"train", "c.toml", "--set", said}, text};
 }
 
+Misuse plan_of(const std::string& name, std::vector<std::string> words, const std::string& text) {
+  words.insert(words.begin(), {"plan", "c.toml"});
+  return {name, {{"c.toml", small_config()}}, words, text};
+}
+
 std::vector<Misuse> of_the_line() {
   return {
       {"no_command", {}, {}, "which command? ebb help lists them"},
@@ -47,6 +52,30 @@ std::vector<Misuse> of_the_line() {
        {"doctor", "--network", "--processes", "0"},
        "\"0\" is no number from 2 to 1024"},
       {"processes_of_what", {}, {"doctor", "--processes", "2"}, "--processes requires --network"},
+      plan_of("no_number_of_processes", {"--processes", "two"},
+              "--processes: \"two\" is no number from 1 to 1024; write one or several, such as 1,2,8"),
+      plan_of("no_processes_at_all", {"--processes", "1,,2"}, "--processes: \"\" is no number from 1"),
+      plan_of("zero_processes", {"--processes", "4,0"}, "--processes: \"0\" is no number from 1"),
+      plan_of("too_many_processes", {"--processes", "1025"}, "\"1025\" is no number from 1 to 1024"),
+      plan_of("network_of_what", {"--network", "1Gbit/s,50us"}, "--network requires --processes"),
+      plan_of("hosts_of_what", {"--per-host", "2"}, "--per-host requires --processes"),
+      plan_of("no_speed", {"--processes", "2", "--network", "fast"},
+              "--network: \"fast\" is no network: \"fast\" is no speed; write a speed and the time "
+              "of a message, such as 10Gbit/s,50us"),
+      plan_of("speed_without_unit", {"--processes", "2", "--network", "10,50us"},
+              "\"10\" is no speed"),
+      plan_of("speed_of_nothing", {"--processes", "2", "--network", "0Gbit/s,50us"},
+              "0Gbit/s is no speed of a network"),
+      plan_of("no_latency", {"--processes", "2", "--network", "1Gbit/s,soon"},
+              "\"soon\" is no time; write"),
+      plan_of("latency_of_minutes", {"--processes", "2", "--network", "1Gbit/s,90s"},
+              "90s is no time of a message"),
+      plan_of("picture_of_processes", {"--processes", "2", "--svg", "a.svg"},
+              "--svg excludes --processes"),
+      plan_of("processes_of_batch_norm",
+              {"--processes", "2", "--network", "1Gbit/s,50us", "--set", "model.kind=layers", "--set",
+               "model.layers=[{kind='dense',out=16},{kind='batch_norm'},{kind='dense'}]"},
+              "the batch cannot be divided among 2 ranks: examples depend on each other in batch_norm"),
       {"unknown_shell", {}, {"completion", "tcsh"}, "\"tcsh\" is none of bash, zsh and fish"},
       {"unknown_template", {}, {"init", "mpl"}, "no template \"mpl\"; do you mean mlp?"},
       {"help_of_nothing", {}, {"help", "trian"}, "no command \"trian\"; do you mean train?"},

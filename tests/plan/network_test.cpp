@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "ebb/base/error.hpp"
 #include "tests/io/folder.hpp"
 
 namespace ebb::plan {
@@ -30,6 +31,29 @@ TEST(Network, IsReadAsItWasWrittenAndNothingElseIs) {
         "ebb-network 1\nseconds_per_message 1e-5\nbytes_per_second 1e9\nranks 2\nhosts 3\n"})
     EXPECT_FALSE(parse(text, read)) << text;
   EXPECT_EQ(read, kSome) << "and changes nothing";
+}
+
+TEST(Network, IsWrittenAsPeopleWriteOne) {
+  const auto expect = [](const char* text, double bytes_per_second, double seconds) {
+    const Network n = parse_network(text);
+    EXPECT_DOUBLE_EQ(n.bytes_per_second, bytes_per_second) << text;
+    EXPECT_DOUBLE_EQ(n.seconds_per_message, seconds) << text;
+  };
+  expect("10Gbit/s,50us", 1.25e9, 50e-6);
+  expect("1 gbit/s , 0.2 ms", 125e6, 200e-6);
+  expect("2.5GB/s,900ns", 2.5e9, 900e-9);
+  expect("100MiB/s, 1s", 100 * 1048576.0, 1);
+  expect("56kbit/s,30ms", 7000, 30e-3);
+  expect("400Gbit/s,1µs", 50e9, 1e-6);
+  expect("1Tbit/s", 125e9, Network{}.seconds_per_message);
+  expect("1Gbit/s,0us", 125e6, 0);
+  EXPECT_EQ(readable(parse_network("10Gbit/s,50us")), "10 Gbit/s, 50 us");
+  EXPECT_EQ(readable(parse_network("2.5MB/s,0.5us")), "20 Mbit/s, 0.5 us");
+  for (const char* text : {"", ",", "10", "10Gbit", "Gbit/s,50us", "-1Gbit/s,50us", "1e3Gbit/s,50us",
+                           "1Gbit/s,", "1Gbit/s,50", "1Gbit/s,50us,1", "1.2.3Gbit/s,50us",
+                           "nanGbit/s,50us", "1Gbit/s,-5us", "0Mbit/s", "9999Tbit/s", "1Gbit/s,11s"}) {
+    EXPECT_THROW(parse_network(text), Error) << text;
+  }
 }
 
 class KeptNetwork : public test::InFolder {

@@ -14,6 +14,10 @@
 namespace ebb::dist {
 namespace {
 
+constexpr int kMostProcesses = 1024;
+
+}  // namespace
+
 int cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -22,16 +26,14 @@ int cores() {
   return CPU_COUNT(&set);
 }
 
-constexpr int kMostProcesses = 1024;
-
-}  // namespace
+int threads_of_each(int processes) { return std::max(1, cores() / std::max(1, processes)); }
 
 std::vector<std::string> mpirun_line(const Launch& launch) {
   if (launch.processes < 1 || launch.processes > kMostProcesses)
     throw Error(
         fmt::format("launch: {} processes; expected 1 to {}", launch.processes, kMostProcesses));
   if (launch.program.empty()) throw Error("launch: there is no program to start");
-  const int threads = launch.threads > 0 ? launch.threads : std::max(1, cores() / launch.processes);
+  const int threads = launch.threads > 0 ? launch.threads : threads_of_each(launch.processes);
   std::vector<std::string> line{"mpirun", "-np", fmt::format("{}", launch.processes)};
   const auto add = [&](std::initializer_list<std::string> words) {
     line.insert(line.end(), words);

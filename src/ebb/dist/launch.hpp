@@ -13,6 +13,9 @@ struct Launch {
   std::vector<std::string> program;  // and its arguments
 };
 
+int cores();                        // that this process may use
+int threads_of_each(int processes);  // of so many on this machine, where nobody says another number
+
 // mpirun -np 2 … program arguments. What is said there:
 //   as many processes as are asked for, on however many cores, wherever the system lets them run; threads of
 //   each; waiting processes leave their core to others; a host that cannot be reached is noticed within 5 s

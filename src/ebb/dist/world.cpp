@@ -194,8 +194,8 @@ void World::join() {
   try {
     job_->begin(std::vector<std::string>(static_cast<std::size_t>(size_), "an unknown host"));
     hosts_ = gather(job_->post.host());
-    const auto here = static_cast<std::uint64_t>(std::count(hosts_.begin(), hosts_.end(), host()));
-    if (job_->set_aside.bytes()) job_->set_aside.set(kFootprint + here * kFootprintOfRank);
+    const auto here = static_cast<int>(std::count(hosts_.begin(), hosts_.end(), host()));
+    if (job_->set_aside.bytes()) job_->set_aside.set(footprint_of(here));
     job_->begin(hosts_);
     check_same("version of Ebb", version());
     check_same("byte order", byte_order());
@@ -319,6 +319,9 @@ void World::expect_step(double seconds) {
   if (job_) job_->watch->expect(seconds);
 }
 Post* World::post() { return job_ ? &job_->post : nullptr; }
+std::uint64_t World::footprint_of(int ranks_on_host) {
+  return kFootprint + static_cast<std::uint64_t>(ranks_on_host) * kFootprintOfRank;
+}
 std::uint64_t World::footprint() const { return job_ ? job_->set_aside.bytes() : 0; }
 
 }  // namespace ebb::dist

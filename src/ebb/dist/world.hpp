@@ -94,6 +94,7 @@ class World final : public Ranks {
   std::unique_ptr<Letter> letter_from(int rank, int tag, std::span<std::byte> bytes) override;
   // Bytes that the library for messages holds, set aside of a budget for as long as this lives.
   std::uint64_t footprint() const;
+  static std::uint64_t footprint_of(int ranks_on_host);  // what that will be
 
  private:
   class Job;

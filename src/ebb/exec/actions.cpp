@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ebb/exec/leave_steps.hpp"
+#include "ebb/exec/sum_uses.hpp"
 
 namespace ebb::exec {
 
@@ -24,8 +25,7 @@ class Builder {
         addresses_(addresses),
         spilled_(spilled),
         resident_(resident),
-        chained_(chained),
-        taken_sum_(trace_.carry.size()),
+        sums_(chained ? sum_uses(program) : std::vector<SumUses>(schedule_.steps.size())),
         reading_(schedule_.instances.size(), kNone),
         taken_(schedule_.instances.size()),
         wait_before_(schedule_.steps.size()),
@@ -102,24 +102,10 @@ class Builder {
     bool updates = false;
     for (const Id value : call.out) updates |= add_output(value);
     add_stream(c, step.node, call);
-    if (chained_) take_sums(call);
+    for (const Id sum : sums_[i].takes) add(Kind::take, static_cast<std::uint32_t>(sum));
     add(Kind::run, static_cast<std::uint32_t>(made_.calls.size()), updates);
     made_.calls.push_back(c);
-    if (chained_)
-      for (const Id value : call.out)
-        if (const Id sum = lowered_.sum_of[lowered_.buffer_of[value]]; sum != kNone)
-          add(Kind::give, static_cast<std::uint32_t>(sum));
-  }
-
-  // Before the first call that reads or writes them.
-  void take_sums(const trace::Call& call) {
-    for (const auto* values : {&call.in, &call.out})
-      for (const Id value : *values) {
-        const Id sum = lowered_.sum_of[lowered_.buffer_of[value]];
-        if (sum == kNone || taken_sum_[static_cast<std::size_t>(sum)]) continue;
-        taken_sum_[static_cast<std::size_t>(sum)] = true;
-        add(Kind::take, static_cast<std::uint32_t>(sum));
-      }
+    for (const Id sum : sums_[i].gives) add(Kind::give, static_cast<std::uint32_t>(sum));
   }
 
   void wait_for_reads(const std::vector<Id>& instances) {
@@ -183,11 +169,10 @@ class Builder {
   Addresses& addresses_;
   const SpilledVariables* spilled_;
   const ResidentVariables& resident_;
-  const bool chained_;
+  const std::vector<SumUses> sums_;  // per step; none where nothing is chained
   Actions made_;
-  std::vector<bool> taken_sum_;  // per sum
-  std::vector<Id> reading_;      // per instance: the transfer that nobody has waited for, or kNone
-  std::vector<bool> taken_;      // per instance: its bytes become another's in its last step
+  std::vector<Id> reading_;  // per instance: the transfer that nobody has waited for, or kNone
+  std::vector<bool> taken_;  // per instance: its bytes become another's in its last step
   std::vector<std::vector<std::uint32_t>> wait_before_, wait_after_;  // per step: transfers
 };
 

@@ -5,6 +5,7 @@
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/function_plans.hpp"
 #include "ebb/exec/locks.hpp"
+#include "ebb/exec/shared_step.hpp"
 #include "ebb/tape/tape.hpp"
 
 namespace ebb {

@@ -7,6 +7,7 @@
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/bound_program.hpp"
+#include "ebb/exec/shared_step.hpp"
 #include "ebb/exec/spill/planned_spill.hpp"
 
 namespace ebb::exec {
@@ -137,26 +138,11 @@ void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, boo
   if (spill_file_) spill_file_->commit();
 }
 
-// What a rank cannot add, it hands on all the same, so that nobody waits for it; then all know of it.
 void Executor::run_divided(std::span<const Tensor> inputs, ResultPlaces results,
                            random::State& draws, bool timed) {
-  const std::span<const Plan::Run> runs(plan_.runs);
-  chain_->begin();
-  together(ranks_, "the sums of a step", [&] {
-    std::exception_ptr failed;
-    try {
-      for (const Plan::Run& run : runs.first(runs.size() - 1)) {
-        if (&run == &runs[runs.size() - 2]) chain_->set_last();
-        run_micro_batch(run, inputs, results, draws, timed);
-      }
-    } catch (...) {
-      failed = std::current_exception();
-    }
-    chain_->finish();
-    if (failed) std::rethrow_exception(failed);
+  shared_step(*ranks_, *chain_, plan_.runs, [&](const Plan::Run& run) {
+    run_micro_batch(run, inputs, results, draws, timed);
   });
-  together(ranks_, "the end of a step",
-           [&] { run_micro_batch(runs.back(), inputs, results, draws, timed); });
 }
 
 void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {

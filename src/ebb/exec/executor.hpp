@@ -37,8 +37,6 @@ inline constexpr char kTorn[] =
     "of two "
     "steps. Load a checkpoint or assign all variables, then compile anew";
 
-inline constexpr char kStepBegins[] = "a step";  // what ranks agree on first
-
 class Executor {
  public:
   Executor(plan::Plan plan, const CompileOptions& options, Arenas& arenas);

@@ -13,20 +13,21 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::uint64_t kSmall = 32 << 10;       // bytes of a sum that goes with its neighbours …
-constexpr std::uint64_t kTogether = 4 * kSmall;  // … up to so many
+using plan::RankSums;
+
+constexpr std::uint64_t kSmall = 32 << 10;  // bytes of a sum that goes with others of its call
 constexpr int kTotals = (kLargestTag + 1) / 2;   // tags from here on
 
 struct Stretch {  // of the arena
   std::uint64_t offset, bytes = 0;
-  std::size_t sums = 0;
+  std::size_t sums = 0, call = RankSums::kNoCall;
   bool total = false;  // is wanted on all ranks
   trace::Id start = trace::kNone,
             next = trace::kNone;  // the sum that it goes on from; that goes on from it
 
   bool takes(const Stretch& more) const {
-    return total == more.total && more.offset == offset + bytes && more.bytes < kSmall &&
-           bytes / sums < kSmall && bytes + more.bytes <= kTogether;
+    return call != RankSums::kNoCall && call == more.call && total == more.total &&
+           more.offset == offset + bytes && more.bytes < kSmall && bytes / sums < kSmall;
   }
 };
 
@@ -35,10 +36,12 @@ std::vector<Stretch> stretches_of(const plan::Plan& plan) {
   const trace::Trace& trace = plan.programs.back().trace;
   const std::vector<int> used = trace::uses(trace);
   std::vector<Stretch> sums(plan.carry_offsets.size());
-  const std::vector<bool> added = plan.rank_sums.possible() ? plan.rank_sums.places(sums.size())
-                                                            : std::vector<bool>(sums.size(), true);
+  const bool known = plan.rank_sums.possible();
+  const std::vector<std::size_t> calls = plan.rank_sums.calls_of_places(sums.size());
   for (std::size_t k = 0; k < sums.size(); ++k) {
-    if (plan.carry_offsets[k] == plan::kOutside || !added[k]) continue;
+    if (plan.carry_offsets[k] == plan::kOutside || (known && calls[k] == RankSums::kNoCall))
+      continue;
+    sums[k].call = calls[k];
     const trace::Id id = trace.carry[k];
     sums[k].offset = plan.carry_offsets[k];
     sums[k].bytes = memory::aligned(trace.values[id].spec.bytes());
@@ -75,7 +78,9 @@ struct RankChain::Letters {
 RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
     : ranks_(ranks), group_of_(plan.carry_offsets.size()) {
   const std::vector<Stretch> sums = stretches_of(plan);
-  // Where one starts from another's total, none waits for its neighbours: ranks would wait for each other.
+  // Only what one call makes is there at one time, whatever the order of calls, and on all ranks alike: a rank that
+  // waits for a sum would else wait for others, which the one before may make much later. Where one starts from
+  // another's total, ranks would wait for each other.
   std::vector<Stretch> stretches;
   for (std::size_t k = 0; k < sums.size(); ++k) {
     if (sums[k].sums == 0) continue;

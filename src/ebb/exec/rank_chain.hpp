@@ -7,7 +7,7 @@
 // A sum that goes on from another one (trace::Trace::starts) has that one's total from the last rank, on the first.
 //
 // Letters are received and sent where the sums lie, at the start of the arena: there are no other buffers. Small
-// sums that lie side by side go together.
+// sums of one call go together.
 #pragma once
 
 #include <cstddef>

@@ -220,6 +220,11 @@ const plan::Plan& Trainer::plan() {
   return run_->shown;
 }
 
+const plan::Plan& Trainer::step_plan() {
+  run_->compile_all();
+  return run_->step->plan();
+}
+
 bool Trainer::holds_directory() const { return run_->checkpoints.has_value(); }
 Standing Trainer::take_up() { return run_->take_up(); }
 Outcome Trainer::run() {

@@ -127,6 +127,7 @@ class Trainer {
   // Compiles what will run, if that is not done yet, and says how the step fits. Throws BudgetTooSmall. Where
   // another process is at work in the directory, an Error names it.
   const plan::Plan& plan();
+  const plan::Plan& step_plan();  // of a step alone, with its programs: what runs
 
   // Takes up the last checkpoint of the directory, where there is one. What may not differ from the run that was
   // begun there is refused. run() does this where it was not done.

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
+#include <span>
+#include <system_error>
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
@@ -29,7 +33,74 @@ std::string path_of(std::vector<std::string> hosts) {
   return fmt::format("{}-{:016x}", path, kernels::checksum(names.data(), names.size(), 0));
 }
 
+struct Unit {
+  std::string_view name;
+  double size;  // bytes a second; seconds
+};
+constexpr Unit kSpeeds[] = {
+    {"Tbit/s", 125e9}, {"Gbit/s", 125e6}, {"Mbit/s", 125e3}, {"kbit/s", 125},
+    {"GB/s", 1e9},     {"MB/s", 1e6},     {"kB/s", 1e3},     {"GiB/s", 1 << 30},
+    {"MiB/s", 1 << 20}, {"KiB/s", 1 << 10}};
+constexpr Unit kTimes[] = {{"ms", 1e-3}, {"us", 1e-6}, {"µs", 1e-6}, {"ns", 1e-9}, {"s", 1}};
+constexpr double kLeastSpeed = 1e3, kMostSpeed = 1e14, kMostSeconds = 10;
+
+bool same_letters(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (text.starts_with(' ')) text.remove_prefix(1);
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  return text;
+}
+
+// "1.5 Gbit/s" by one of the units; nothing where it is none.
+std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {
+  text = trimmed(text);
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
+  double number = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + digits, number);
+  if (digits == 0 || wrong != std::errc() || end != text.data() + digits) return {};
+  const std::string_view unit = trimmed(text.substr(digits));
+  for (const Unit& u : units)
+    if (same_letters(unit, u.name)) return number * u.size;
+  return {};
+}
+
 }  // namespace
+
+Network parse_network(std::string_view text) {
+  const auto refuse = [&](std::string_view why) {
+    throw Error(fmt::format("\"{}\" is no network: {}; write a speed and the time of a message, "
+                            "such as 10Gbit/s,50us",
+                            text, why));
+  };
+  const std::size_t comma = text.find(',');
+  const std::string_view first = trimmed(text.substr(0, comma));
+  const auto speed = quantity(first, kSpeeds);
+  Network n;
+  if (!speed) refuse(fmt::format("\"{}\" is no speed", first));
+  if (*speed < kLeastSpeed || *speed > kMostSpeed)
+    refuse(fmt::format("{} is no speed of a network", first));
+  n.bytes_per_second = *speed;
+  if (comma == text.npos) return n;
+  const std::string_view second = trimmed(text.substr(comma + 1));
+  const auto seconds = quantity(second, kTimes);
+  if (!seconds) refuse(fmt::format("\"{}\" is no time", second));
+  if (*seconds > kMostSeconds) refuse(fmt::format("{} is no time of a message", second));
+  n.seconds_per_message = *seconds;
+  return n;
+}
+
+std::string readable(const Network& n) {
+  const double bits = 8 * n.bytes_per_second;
+  const Unit unit = bits >= 1e9 ? Unit{"Gbit/s", 1e9} : bits >= 1e6 ? Unit{"Mbit/s", 1e6}
+                                                                   : Unit{"kbit/s", 1e3};
+  return fmt::format("{:.3g} {}, {:.3g} us", bits / unit.size, unit.name,
+                     n.seconds_per_message * 1e6);
+}
 
 std::string to_string(const Network& n) {
   return fmt::format(

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ebb::plan {
@@ -20,6 +21,11 @@ struct Network {
 
 std::string to_string(const Network& network);  // the file's content
 bool parse(const std::string& text, Network& into);
+
+// As people write one: its speed, and what a message takes beside that. "10Gbit/s,50us"; "1.2GB/s" has the default.
+// An Error of one line where it is none.
+Network parse_network(std::string_view text);
+std::string readable(const Network& network);  // "10 Gbit/s, 50 us"
 
 // Of these hosts, in whatever order, as it was measured last; kept beside the machine's figures. False: it
 // never was, or nothing is kept.

@@ -254,12 +254,13 @@ bool RankSums::in_turn() const {
   return std::any_of(sums.begin(), sums.end(), [](const Sum& s) { return s.start >= 0; });
 }
 
-std::vector<bool> RankSums::places(std::size_t count) const {
-  std::vector<bool> has(count);
+std::vector<std::size_t> RankSums::calls_of_places(std::size_t count) const {
+  std::vector<std::size_t> calls(count, kNoCall);
+  if (!possible()) return calls;
   std::size_t next = count;
   for (const Sum& s : sums) next -= s.place < 0;
-  for (const Sum& s : sums) has[s.place >= 0 ? static_cast<std::size_t>(s.place) : next++] = true;
-  return has;
+  for (const Sum& s : sums) calls[s.place >= 0 ? static_cast<std::size_t>(s.place) : next++] = s.call;
+  return calls;
 }
 
 RankSums find_rank_sums(const Trace& trace, std::int64_t examples, const Trace& other,

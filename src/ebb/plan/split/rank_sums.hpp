@@ -38,8 +38,9 @@ struct RankSums {
   bool possible() const { return reason.empty() && !calls.empty(); }
   // One of them starts from another's total, so that a rank cannot take its rows one after the other.
   bool in_turn() const;
-  // Per place of with_rank_sums, of which there are so many: whether a sum has it.
-  std::vector<bool> places(std::size_t count) const;
+  // Per place of with_rank_sums, of which there are so many: the call that makes it, or kNoCall where no sum has it.
+  static constexpr std::size_t kNoCall = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> calls_of_places(std::size_t count) const;
   bool operator==(const RankSums&) const = default;
 };
 
