@@ -10,10 +10,13 @@
 
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
+#include "apps/ebb/processes.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/dist/launch.hpp"
+#include "ebb/dist/open.hpp"
 
 namespace ebb::app {
 namespace {
@@ -90,6 +93,16 @@ void Verify::run() {
         flags.config,
         memory.independent_micro_batches ? "memory.independent_micro_batches=false"
                                          : "memory.activations=f32"));
+  std::sort(processes.begin(), processes.end());
+  processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
+  if (!processes.empty() && processes.back() > 1) {
+    if (dist::launched())
+      throw Error(
+          "verify: a launcher has started this process, and --processes starts others; leave the "
+          "launcher out");
+    dist::check_launcher();
+    check_room("verify", processes.back());
+  }
   const VerifyAnswer plan = plan_of("none");
   if (asked() && asked() < plan.minimum)
     throw Exit{complain(fmt::format("{}: the budget of {} is too small: the smallest with the same "
@@ -101,7 +114,8 @@ void Verify::run() {
   const bool roomy = plan.unlimited < room / 10 * 9;
   if (steps == 0) {
     const double each = std::max(plan.step_seconds, 1e-4);
-    steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(kSeconds / kRuns / each), 4, kMost);
+    const double runs = kRuns + static_cast<double>(processes.size());
+    steps = std::clamp<std::int64_t>(static_cast<std::int64_t>(kSeconds / runs / each), 4, kMost);
   }
   begin(plan);
   const StopTogether together;
@@ -115,6 +129,7 @@ void Verify::run() {
   in_parts(free, plan);
   on_one_thread();
   taken_up(folder.path + "/run");
+  for (const int count : processes) on_processes(count, free, plan);
   finish();
 }
 
@@ -185,21 +200,30 @@ std::string Verify::as_json(bool good) const {
 
 void add_verify(CLI::App& app) {
   auto verify = std::make_shared<Verify>();
-  CLI::App* c = app.add_subcommand("verify",
-                                   "prove the promises on your own model and data\n\n"
-                                   "Trains a few steps in about a minute: without a budget, in a "
-                                   "tight one, in micro-batches, with one thread, "
-                                   "stopped and resumed. Weights are compared by their SHA-256. "
-                                   "Where a split of the batch is equal up to "
-                                   "rounding only, as its plan says, the gradients of one step are "
-                                   "compared with what rounding can come to. "
-                                   "Exit code 1: a promise does not hold.");
+  CLI::App* c = app.add_subcommand(
+      "verify",
+      "prove the promises on your own model and data\n\n"
+      "Trains a few steps in about a minute: without a budget, in a "
+      "tight one, in micro-batches, with one thread, "
+      "stopped and resumed; with --processes, on several. Weights are compared by their SHA-256. "
+      "Where a split of the batch is equal up to "
+      "rounding only, as its plan says, the gradients of one step are "
+      "compared with what rounding can come to. "
+      "Exit code 1: a promise does not hold.");
   c->group(group::kTrain);
-  c->footer("ebb verify train.toml\nebb verify train.toml --steps 20 --json\n");
+  c->footer(
+      "ebb verify train.toml\nebb verify train.toml --steps 20 --json\n"
+      "ebb verify train.toml --processes 2,3,4     # worlds of several, too\n");
   verify->flags.add(*c);
   c->add_option("--steps", verify->steps, "steps of each run; as many as take half a minute")
       ->check(number_from(2, 1000000))
       ->type_name(value::kNumber);
+  c->add_option("--processes", verify->processes,
+                "also with so many processes on this machine, such as 2,3,4")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(number_from(1, 1024))
+      ->type_name(value::kNumbers);
   add_json(*c, verify->json);
   add_quiet(*c);
   c->add_option("--spoil", verify->spoil)->group("");

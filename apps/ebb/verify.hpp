@@ -17,7 +17,7 @@ enum class Verdict { holds, up_to_rounding, does_not_apply, fails };
 struct Promise {
   std::string id, what;
   Verdict verdict = Verdict::holds;
-  std::string why;
+  std::string why = {};
   double difference = 0, bound = 0;  // of what is equal up to rounding
 };
 
@@ -29,8 +29,10 @@ struct Trial {
 struct Verify {
   ConfigFlags flags;
   std::int64_t steps = 0;
+  std::vector<int> processes = {};  // worlds to try
   bool json = false;
-  double spoil = 0;  // for tests: the split run is wrong by this share
+  double spoil =
+      0;  // for tests: the split run, and those of several processes, are wrong by this share
 
   std::deque<Trial> trials = {};  // answers stay where they are
   std::vector<Promise> promises = {};
@@ -49,9 +51,14 @@ struct Verify {
   void compare(const std::string& id, const std::string& what, const VerifyAnswer& a);
   void in_budget(const VerifyAnswer& plan);
   void in_parts(const VerifyTask& free, const VerifyAnswer& plan);
-  Promise up_to_rounding(const VerifyAnswer& after, VerifyTask parts, VerifyTask whole_batch);
+  // Same bits where that can be, else the same gradient; does not apply where neither is.
+  void divided(const Promise& promise, const std::string& run, VerifyTask t,
+               const VerifyTask& free);
+  Promise up_to_rounding(Promise p, const VerifyAnswer& after, VerifyTask parts,
+                         VerifyTask whole_batch);
   void on_one_thread();
   void taken_up(const std::string& directory);
+  void on_processes(int count, const VerifyTask& free, const VerifyAnswer& plan);
 
   void finish() const;
   std::string as_text(bool good) const;

@@ -5,6 +5,8 @@
 
 #include "apps/ebb/verify.hpp"
 #include "ebb/base/bytes.hpp"
+#include "ebb/base/process.hpp"
+#include "ebb/dist/world.hpp"
 
 namespace ebb::app {
 namespace {
@@ -55,11 +57,16 @@ void Verify::in_parts(const VerifyTask& free, const VerifyAnswer& plan) {
     promises.push_back({id, what, Verdict::does_not_apply, "a batch is one example"});
     return;
   }
-  VerifyTask t = task(
-      {"memory.budget=none", fmt::format("memory.micro_batch={}", part), "memory.allow=same_bits"});
-  const std::string run = fmt::format("micro-batches of {}", part);
+  divided({id, what}, fmt::format("micro-batches of {}", part),
+          task({"memory.budget=none", fmt::format("memory.micro_batch={}", part),
+                "memory.allow=same_bits"}),
+          free);
+}
+
+void Verify::divided(const Promise& promise, const std::string& run, VerifyTask t,
+                     const VerifyTask& free) {
   VerifyAnswer a = run_apart(t);
-  if (a.ran) return compare(id, what, noted(run, a));
+  if (a.ran) return compare(promise.id, promise.what, noted(run, a));
   // Splits that round otherwise are a label of their own, and are said to be so in every plan.
   std::replace(t.set.begin(), t.set.end(), std::string("memory.allow=same_bits"),
                std::string("memory.allow=same_gradient"));
@@ -67,18 +74,20 @@ void Verify::in_parts(const VerifyTask& free, const VerifyAnswer& plan) {
   const std::string why = a.refusal;
   a = run_apart(t);
   if (!a.ran) {
-    promises.push_back({id, what, Verdict::does_not_apply, why});
+    const bool refused = t.processes == 0 || why.find("cannot be divided") != std::string::npos;
+    promises.push_back(
+        {promise.id, promise.what, refused ? Verdict::does_not_apply : Verdict::fails, why});
     return;
   }
   noted(run, a);
-  if (a.digest == whole.digest) return compare(id, what, a);
-  promises.push_back(up_to_rounding(a, t, free));
+  if (a.digest == whole.digest) return compare(promise.id, promise.what, a);
+  promises.push_back(up_to_rounding(promise, a, t, free));
 }
 
 // Of one step: after many, rounding has grown with the training, and weights say little.
-Promise Verify::up_to_rounding(const VerifyAnswer& after, VerifyTask parts,
+Promise Verify::up_to_rounding(Promise p, const VerifyAnswer& after, VerifyTask parts,
                                VerifyTask whole_batch) {
-  Promise p{"split", "split = whole", Verdict::up_to_rounding, ""};
+  p.verdict = Verdict::up_to_rounding;
   whole_batch.gradient = parts.gradient = true;
   whole_batch.values_to += ".gradient";
   parts.compare_with = whole_batch.values_to;
@@ -121,6 +130,19 @@ void Verify::taken_up(const std::string& directory) {
   t.stop_after = 0;
   const VerifyAnswer second = first.ran ? tried("and resumed", t) : first;
   compare("resume", "resumed = uninterrupted", second);
+}
+
+void Verify::on_processes(int count, const VerifyTask& free, const VerifyAnswer& plan) {
+  if (count == 1) return;  // what all runs are compared with
+  const std::uint64_t room = process::available().bytes / static_cast<std::uint64_t>(count);
+  VerifyTask t = task({plan.unlimited + dist::World::footprint_of(count) < room / 10 * 9
+                           ? "memory.budget=none"
+                           : "memory.budget=auto",
+                       "memory.allow=same_bits"});
+  t.processes = count;
+  t.spoil = spoil;
+  divided({fmt::format("processes-{}", count), fmt::format("{} processes = one", count)},
+          fmt::format("{} processes", count), t, free);
 }
 
 }  // namespace ebb::app
