@@ -72,7 +72,7 @@ void warn(const std::vector<std::string>& notes) {
 
 int complain(std::string_view line, int code) {
   if (dist::told_by_another()) return code;
-  const std::string all = fmt::format("ebb: {}\n", in_keys(std::string(line)));
+  const std::string all = fmt::format("ebb: {}{}\n", dist::told_as(), in_keys(std::string(line)));
   std::fwrite(all.data(), 1, all.size(), stderr);
   return code;
 }

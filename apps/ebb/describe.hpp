@@ -12,7 +12,7 @@ namespace value {
 inline constexpr char kConfig[] = "CONFIG", kFile[] = "FILE", kFolder[] = "FOLDER", kRun[] = "RUN",
                       kPath[] = "PATH", kSize[] = "SIZE", kSetting[] = "KEY=VALUE",
                       kTemplate[] = "TEMPLATE", kShell[] = "SHELL", kCommand[] = "COMMAND",
-                      kNumber[] = "N", kText[] = "TEXT";
+                      kNumber[] = "N", kNumbers[] = "N,N", kText[] = "TEXT";
 }  // namespace value
 
 struct OptionDoc {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/ebb/console.hpp"
+#include "apps/ebb/processes.hpp"
 #include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
 #include "ebb/dist/launch.hpp"
@@ -20,6 +21,7 @@ namespace {
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program);
   if (length <= 0)
     throw Error("doctor: where this program lies cannot be found out (/proc/self/exe)");
+  check_room("doctor", processes ? processes : 2);
   dist::Launch launch{processes ? processes : 2, 0, {}};
   launch.program = {std::string(program, static_cast<std::size_t>(length)), "doctor", "--network"};
   if (json) launch.program.emplace_back("--json");

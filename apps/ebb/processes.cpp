@@ -3,17 +3,25 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
 #include "apps/ebb/describe.hpp"
+#include "ebb/base/bytes.hpp"
 #include "ebb/base/error.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/base/process.hpp"
+#include "ebb/base/sha256.hpp"
 #include "ebb/dist/launch.hpp"
 #include "ebb/dist/open.hpp"
+#include "ebb/train/run/run_directory.hpp"
 
 namespace ebb::app {
 namespace {
@@ -43,7 +51,64 @@ void add_processes(CLI::App& command, int& processes) {
       ->check(number_from(1, 1024));
 }
 
-void start_processes(const char* command, int processes) {
+void check_room(const char* command, int processes) {
+  const process::Available all = process::available();
+  const auto least = [](int count) { return train::kAtStart + dist::World::footprint_of(count); };
+  const auto fits = [&](int count) {
+    return static_cast<std::uint64_t>(count) * least(count) <= all.bytes;
+  };
+  if (fits(processes)) return;
+  int most = processes;
+  while (most > 1 && !fits(most)) --most;
+  throw Error(
+      fmt::format("{}: each of {} processes takes {}, whatever it trains, and {} are there in all "
+                  "({}); --processes {} is the most",
+                  command, processes, to_string(ByteSize{least(processes)}),
+                  to_string(ByteSize{all.bytes}), all.source, most));
+}
+
+void check_rows(const char* command, int processes, std::int64_t batch, const char* what) {
+  if (processes <= batch) return;
+  throw Error(
+      fmt::format("{}: {} processes share batches of {} examples ({}), so that {} of them would "
+                  "never have one; start {} at most",
+                  command, processes, batch, what, processes - batch, batch));
+}
+
+void check_rows(const char* command, const dist::World& world, const train::Job& job) {
+  const std::int64_t batch = job.config.train.batch, rows = job.data->reading.facts.rows;
+  check_rows(command, world.size(), batch, "train.batch");
+  if (rows > 0) check_rows(command, world.size(), std::min(batch, rows), "the rows there are");
+}
+
+void check_seen(dist::World& world, const std::string& directory, const std::string& config) {
+  Sha256 sum;
+  sum.add(std::as_bytes(std::span(config)));
+  const std::string expected = world.broadcast(sum.hex());
+  const auto seen = [&] {
+    try {
+      Sha256 found;
+      const std::string text = read_file(train::RunDirectory::open(directory).config());
+      found.add(std::as_bytes(std::span(text)));
+      return found.hex() == expected;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  // Names come late over some networks.
+  together(&world, "a look at the run's directory", [&] {
+    for (int i = 0; !seen(); ++i) {
+      if (i == 30)
+        throw Error(fmt::format(
+            "{} is not here, where rank 0 on {} has made it; a run lies in a directory that "
+            "all hosts share (--out)",
+            directory, world.host(0)));
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  });
+}
+
+void start_processes(const char* command, int processes, const std::function<void()>& check) {
   const auto as = dist::started();
   if (as && processes && processes != as->size)
     throw dist::OnEveryRank(
@@ -51,7 +116,14 @@ void start_processes(const char* command, int processes) {
                     "them out",
                     command, as->by, as->size, processes),
         as->rank == 0);
-  if (processes < 2 || dist::launched()) return;
+  if (as || processes < 2) return;
+  if (dist::under_mpirun())
+    throw Error(
+        fmt::format("{}: mpirun has started this process, and --processes {} would start others; "
+                    "leave it out, and say mpirun -np {}",
+                    command, processes, processes));
+  check_room(command, processes);
+  if (check) check();
   dist::Launch launch{processes, 0, {}};
   const std::vector<std::string> words = own_words();
   for (std::size_t i = 0; i < words.size(); ++i) {

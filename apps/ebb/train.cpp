@@ -110,26 +110,15 @@ int train_in(dist::World& world, train::Job& job, train::Trainer& trainer,
                   code);
 }
 
-// What a command does in a world, be it of one; `f` gives the exit code.
-template <class F>
-void in_world(const char* command, int processes, F&& f) {
-  start_processes(command, processes);
-  int code = 0;
-  {
-    dist::World world;
-    if (!world.first()) set_quiet(true);
-    code = f(world);
-  }
-  if (code) throw Exit{code};
-}
-
 struct Train {
   ConfigFlags flags;
   std::string out;
   int processes = 0;
 
   void run() const {
-    in_world("train", processes, [this](dist::World& world) { return run(world); });
+    in_world(
+        "train", processes, [this] { return flags.load(); },
+        [this](dist::World& world) { return run(world); });
   }
 
   int run(dist::World& world) const {
@@ -137,7 +126,7 @@ struct Train {
     std::string directory;
     together(&world, "the config", [&] { config = flags.load(); });
     if (world.first()) mind_limit(config);
-    world.check_same("config", train::to_toml(config));
+    world.check_same("config", train::of_all_ranks(config));
     by_first(world, "the run's directory", [&] {
       directory = !out.empty() ? out : config.output.directory;
       if (directory.empty())
@@ -152,7 +141,10 @@ struct Train {
     {
       // Until all is known to fit nothing is written, so that nothing is left behind.
       const Interrupted before("before the first step; nothing was written");
-      together(&world, "the data", [&] { job.emplace(config); });
+      together(&world, "the data", [&] {
+        job.emplace(config);
+        check_rows("train", world, *job);
+      });
       job->world = &world;
       trainer = job->trainer(directory, !quiet());
       warn(job->data->notes);
@@ -165,11 +157,14 @@ struct Train {
       again ? train::RunDirectory::begin_anew(directory, text)
             : train::RunDirectory::create(directory, text);
     });
+    bool seen = false;
     try {
+      check_seen(world, directory, text);
+      seen = true;
       return train_in(world, *job, *trainer, stop, directory, {});
     } catch (const Error&) {  // no step was taken: the name is free for another try
       std::error_code left_as_it_is;
-      if (world.first() && !again && trainer->holds_directory() &&
+      if (world.first() && !again && (trainer->holds_directory() || !seen) &&
           train::RunDirectory::has_saved_nothing(directory))
         std::filesystem::remove_all(directory, left_as_it_is);
       throw;
@@ -183,25 +178,33 @@ struct Resume {
   int processes = 0;
 
   void run() const {
-    in_world("resume", processes, [this](dist::World& world) { return run(world); });
+    in_world(
+        "resume", processes, [this] { return load(); },
+        [this](dist::World& world) { return run(world); });
+  }
+
+  std::vector<std::string> overrides() const {
+    std::vector<std::string> all = set;
+    if (!memory.empty()) all.push_back(budget_override(memory));
+    return all;
+  }
+  train::Config load() const {
+    return train::load_config(train::RunDirectory::open(directory).config(), overrides());
   }
 
   int run(dist::World& world) const {
-    std::vector<std::string> all = set;
-    if (!memory.empty()) all.push_back(budget_override(memory));
     train::Config config;
-    std::string config_file;
-    together(&world, "the run", [&] {
-      config_file = train::RunDirectory::open(directory).config();
-      config = train::load_config(config_file, all);
-    });
-    world.check_same("config", train::to_toml(config));
+    together(&world, "the run", [&] { config = load(); });
+    world.check_same("config", train::of_all_ranks(config));
     std::optional<train::Job> job;
     std::unique_ptr<train::Trainer> trainer;
     train::Standing standing;
     {
       const Interrupted before(kAsItWas);
-      together(&world, "the data", [&] { job.emplace(config); });
+      together(&world, "the data", [&] {
+        job.emplace(config);
+        check_rows("resume", world, *job);
+      });
       job->world = &world;
       if (world.first()) mind_limit(job->config);
       trainer = job->trainer(directory, !quiet());
@@ -213,7 +216,8 @@ struct Resume {
     if (!standing.over) say(to_string(trainer->plan()));
     // It was not refused: who goes on later goes on with it.
     by_first(world, "the run's config", [&] {
-      if (!all.empty()) write_file(config_file, train::to_toml(job->config));
+      if (!overrides().empty())
+        write_file(train::RunDirectory::open(directory).config(), train::to_toml(job->config));
     });
     return train_in(world, *job, *trainer, stop, directory, standing);
   }

@@ -77,6 +77,13 @@ std::string usage_line(const CLI::App& app, const CLI::ParseError& error) {
         what = o->get_type_name();
     what += " is missing";
   }
+  // "Could not convert: --steps = 2.5": what is no number at all, a check of the option has said before.
+  if (dynamic_cast<const CLI::ConversionError*>(&error)) {
+    const std::size_t name = what.find("--"), value = what.find(" = ");
+    if (name < value && value != std::string::npos)
+      what = fmt::format("{}: \"{}\" is no whole number", what.substr(name, value - name),
+                         what.substr(value + 3));
+  }
   return fmt::format("{}{}; usage: {}", begin_of(command), what, describe(command).usage());
 }
 

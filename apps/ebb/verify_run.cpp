@@ -8,7 +8,10 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
@@ -19,6 +22,8 @@
 #include "ebb/base/pool.hpp"
 #include "ebb/base/process.hpp"
 #include "ebb/base/sha256.hpp"
+#include "ebb/dist/launch.hpp"
+#include "ebb/dist/world.hpp"
 
 namespace ebb::app {
 namespace {
@@ -41,10 +46,21 @@ struct VerifyRun {
   VerifyTask task;
 
   void run() const {
-    train::Config config = train::load_config(task.config, task.set);
-    if (task.gradient) config = keeping_gradient(std::move(config));
-    train::Job job(std::move(config));
+    if (task.processes == 0) return run(nullptr);
+    dist::World world;
+    run(&world);
+  }
+
+  void run(dist::World* world) const {
+    std::optional<train::Job> opened;
+    together(world, "the config and the data", [&] {
+      train::Config config = train::load_config(task.config, task.set);
+      if (task.gradient) config = keeping_gradient(std::move(config));
+      opened.emplace(std::move(config));
+    });
+    train::Job& job = *opened;
     job.data->validation.reset();  // figures of held-out rows are no part of what is compared
+    job.world = world;
     const auto trainer = job.trainer(task.directory, false);
     Json answer = of_plan(trainer->plan());
     answer["batch"] = job.config.train.batch;
@@ -53,10 +69,18 @@ struct VerifyRun {
     for (const Variable& v : variables(job.model)) weights += v.spec().size();
     answer["weights"] = weights;
     if (!task.plan_only) train_now(job, *trainer, answer);
-    print(answer.dump() + "\n");
+    if (world) {
+      if (!task.plan_only) world->check_same("weights", answer["digest"].get<std::string>());
+      std::uint64_t most = 0;
+      for (const std::uint64_t peak : world->gather_values(process::peak_resident()))
+        most = std::max(most, peak);
+      answer["peak"] = most;
+    }
+    if (!world || world->first()) print(answer.dump() + "\n");
   }
 
   void train_now(train::Job& job, train::Trainer& trainer, Json& answer) const {
+    const bool first = !job.world || job.world->rank() == 0;
     if (task.stop_after > 0 || task.gradient)  // of 16-bit weights the first steps may not be taken
       trainer.on_step = [this](std::int64_t step, double) {
         if (step == task.stop_after || task.gradient)
@@ -69,7 +93,7 @@ struct VerifyRun {
     each_piece(values, [&](std::span<const std::byte> part, std::size_t, const Variable&) {
       sum.add(part);
     });
-    if (!task.values_to.empty()) write_values(values, task.values_to);
+    if (!task.values_to.empty() && first) write_values(values, task.values_to);
     answer["digest"] = sum.hex();
     answer["steps"] = out.step;
     answer["seconds"] = out.seconds;
@@ -89,6 +113,7 @@ std::vector<std::string> arguments_of(const VerifyTask& t) {
   if (!t.compare_with.empty()) all.insert(all.end(), {"--compare-with", t.compare_with});
   if (t.plan_only) all.emplace_back("--plan-only");
   if (t.gradient) all.emplace_back("--gradient");
+  if (t.processes > 0) all.insert(all.end(), {"--processes", std::to_string(t.processes)});
   if (t.spoil != 0) all.insert(all.end(), {"--spoil", fmt::format("{}", t.spoil)});
   return all;
 }
@@ -117,7 +142,22 @@ struct Ended {
   std::string out, error;
 };
 
-Ended run_self(const std::vector<std::string>& arguments) {
+std::vector<std::string> line_of(const VerifyTask& task) {
+  std::vector<std::string> words = arguments_of(task);
+  words[0] = std::filesystem::read_symlink("/proc/self/exe");
+  if (task.processes == 0) return words;
+  return dist::mpirun_line({.processes = task.processes, .threads = 0, .program = words});
+}
+
+// Of several processes, also their launcher speaks.
+std::string own_line(const std::string& text) {
+  std::istringstream all(text);
+  for (std::string line; std::getline(all, line);)
+    if (line.starts_with("ebb: ")) return line.substr(5);
+  return text.substr(0, text.find('\n'));
+}
+
+Ended run_words(const std::vector<std::string>& arguments) {
   std::vector<char*> words;
   for (const std::string& a : arguments) words.push_back(const_cast<char*>(a.c_str()));
   words.push_back(nullptr);
@@ -131,7 +171,7 @@ Ended run_self(const std::vector<std::string>& arguments) {
     ::dup2(error.descriptor(), STDERR_FILENO);
     ::close(out[0]);
     ::close(out[1]);
-    ::execv("/proc/self/exe", words.data());
+    ::execvp(words[0], words.data());
     ::_exit(127);
   }
   ::close(out[1]);
@@ -145,8 +185,7 @@ Ended run_self(const std::vector<std::string>& arguments) {
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   std::string text(std::min<std::uint64_t>(error.size(), 4096), '\0');
   error.read_at(0, std::as_writable_bytes(std::span(text)));
-  ended.error = text.substr(0, text.find('\n'));
-  if (ended.error.starts_with("ebb: ")) ended.error.erase(0, 5);
+  ended.error = own_line(text);
   return ended;
 }
 
@@ -166,7 +205,7 @@ StopTogether::~StopTogether() {
 }
 
 VerifyAnswer run_apart(const VerifyTask& task) {
-  const Ended ended = run_self(arguments_of(task));
+  const Ended ended = run_words(line_of(task));
   if (const int signal = stopped.load()) throw Exit{128 + signal};
   VerifyAnswer a;
   a.code = ended.code;
@@ -206,6 +245,7 @@ void add_verify_run(CLI::App& app) {
   c->add_option("--set", run->task.set)->allow_extra_args(false);
   c->add_option("--out", run->task.directory);
   c->add_option("--stop-after", run->task.stop_after);
+  c->add_option("--processes", run->task.processes);
   c->add_option("--values-to", run->task.values_to);
   c->add_option("--compare-with", run->task.compare_with);
   c->add_flag("--plan-only", run->task.plan_only);

@@ -17,6 +17,7 @@ struct VerifyTask {
   std::vector<std::string> set;
   std::string directory = {};   // of a run that is stopped or taken up
   std::int64_t stop_after = 0;  // steps; 0: it goes to its end
+  int processes = 0;            // that share it, started by mpirun; 0: one alone
   bool plan_only = false;
   bool gradient = false;          // of one step, in place of weights after all of them
   double spoil = 0;               // for tests: the result is wrong by this share
@@ -31,7 +32,7 @@ struct VerifyAnswer {
   int code = 0;              // of the process
   std::string digest = {};   // SHA-256 of all weights, or of the gradient
   std::int64_t steps = 0, weights = 0, batch = 0, threads = 0;
-  std::uint64_t budget = 0, peak = 0, minimum = 0, unlimited = 0;
+  std::uint64_t budget = 0, peak = 0, minimum = 0, unlimited = 0;  // of several the largest peak
   double seconds = 0, step_seconds = 0;
   double difference = 0, bound = 0;  // verify_gradient.hpp
   std::string how = {}, label = {};  // of the plan

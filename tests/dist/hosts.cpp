@@ -39,11 +39,21 @@ TwoHosts::TwoHosts() : name_(fmt::format("ebb{}x{}", ::getpid(), made++)) {
             "ip -n {0} link set lo up",
             host, last)))
       why_ = "network namespaces have no addresses";
-  // What mpirun starts its daemon on the other host with, in place of ssh: HOST COMMAND…
   agent_ = (std::filesystem::temp_directory_path() / (name_ + ".sh")).string();
+  write_agent("");
+}
+
+// What mpirun starts its daemon on the other host with, in place of ssh: HOST COMMAND…
+void TwoHosts::write_agent(const std::string& first) const {
   std::ofstream(agent_) << fmt::format(
-      "#!/bin/sh\nshift\nexec ip netns exec {0} unshare --uts sh -c \"hostname {0}; $*\"\n", b);
+      "#!/bin/sh\nshift\nexec ip netns exec {0} unshare --uts --mount sh -c \"hostname {0}; "
+      "{1}$*\"\n",
+      second_name(), first);
   std::filesystem::permissions(agent_, std::filesystem::perms::owner_all);
+}
+
+void TwoHosts::see(const std::string& folder, const std::string& instead) {
+  write_agent(fmt::format("mount --bind {} {}; ", instead, folder));
 }
 
 TwoHosts::~TwoHosts() {

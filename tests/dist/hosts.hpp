@@ -18,8 +18,11 @@ class TwoHosts {
   std::vector<std::string> mpirun() const;         // words for mpirun: a rank on each
   std::string second_name() const { return name_ + "b"; }
   void cut();
+  // On the second host, `instead` is what is seen in the place of `folder`: of jobs that are started later.
+  void see(const std::string& folder, const std::string& instead);
 
  private:
+  void write_agent(const std::string& first) const;
   std::string name_, why_, agent_;
 };
 

@@ -28,6 +28,14 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
+constexpr char kMark[] = "EBB_TEST_JOB";
+
+// Of a process's environment, whether NAME=value is in it.
+bool has(const std::string& environment, const std::string& name, const std::string& value) {
+  const std::string word = name + "=" + value + '\0';
+  return environment.starts_with(word) || environment.find('\0' + word) != std::string::npos;
+}
+
 void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
 }  // namespace
@@ -50,8 +58,11 @@ Job::Job(const std::string& role, const JobOptions& options) : ranks_(options.ra
   if (!::mkdtemp(name.data())) std::abort();
   folder_ = name;
   dist::Launch launch{.processes = options.ranks, .threads = 1, .program = {}};
-  launch.program = {std::filesystem::read_symlink("/proc/self/exe").string(), "rank", role,
-                    folder_};
+  launch.program = options.program;
+  if (launch.program.empty())
+    launch.program = {std::filesystem::read_symlink("/proc/self/exe").string(), "rank", role,
+                      folder_};
+  program_ = std::filesystem::canonical(launch.program[0]);
   if (options.by_script)
     launch.program.insert(launch.program.begin(), {"sh", "-c", "\"$0\" \"$@\"; exit $?"});
   std::vector<std::string> line = dist::mpirun_line(launch);
@@ -63,7 +74,8 @@ Job::Job(const std::string& role, const JobOptions& options) : ranks_(options.ra
   pid_ = ::fork();
   if (pid_ != 0) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::setpgid(0, 0);
+  ::setsid();
+  ::setenv(kMark, folder_.c_str(), 1);
   ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
   ::dup2(::open((folder_ + "/out").c_str(), O_WRONLY | O_CREAT, 0600), STDOUT_FILENO);
   ::dup2(::open((folder_ + "/err").c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
@@ -75,8 +87,7 @@ Job::Job(const std::string& role, const JobOptions& options) : ranks_(options.ra
 }
 
 Job::~Job() {
-  for (int r = 0; r < ranks_; ++r)
-    if (const pid_t p = process(r); p > 0 && alive(p)) ::kill(p, SIGKILL);
+  for (const pid_t p : left()) ::kill(p, SIGKILL);
   if (!reaped_) {
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
@@ -85,8 +96,36 @@ Job::~Job() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+// By what all of them were given at their start; and who has dropped that is of the session.
+std::vector<pid_t> Job::left() const {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process <= 0 || others_.contains(process)) continue;
+    const std::string stat = text_of(entry.path() / "stat");
+    const std::size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos) continue;  // it has just ended
+    char state = 'Z';
+    int parent = 0, group = 0, session = 0;
+    std::sscanf(stat.c_str() + name_end, ") %c %d %d %d", &state, &parent, &group, &session);
+    if (state == 'Z' || state == 'X') continue;
+    if (session == pid_ || has(text_of(entry.path() / "environ"), kMark, folder_))
+      found.push_back(process);
+    else
+      others_.insert(process);
+  }
+  return found;
+}
+
 pid_t Job::process(int rank) const {
-  return static_cast<pid_t>(std::atoi(text_of(fmt::format("{}/rank-{}", folder_, rank)).c_str()));
+  for (const pid_t p : left()) {
+    const std::string place = fmt::format("/proc/{}", p);
+    std::error_code ended;
+    if (has(text_of(place + "/environ"), "OMPI_COMM_WORLD_RANK", fmt::format("{}", rank)) &&
+        std::filesystem::read_symlink(place + "/exe", ended) == program_)
+      return p;
+  }
+  return 0;
 }
 
 bool Job::up(double most_seconds) {
@@ -103,13 +142,6 @@ void Job::order(const std::string& what, int rank) {
   std::ofstream(fmt::format("{}/{}-{}", folder_, what, rank)) << "now\n";
 }
 
-// Of this program: the number of a process that has ended may be another's by now.
-bool Job::alive(pid_t process) const {
-  if (text_of(fmt::format("/proc/{}/cmdline", process)).find(folder_) == std::string::npos)
-    return false;
-  return text_of(fmt::format("/proc/{}/stat", process)).find(") Z") == std::string::npos;
-}
-
 bool Job::launcher_ended() {
   if (reaped_) return true;
   int status = 0;
@@ -119,12 +151,8 @@ bool Job::launcher_ended() {
 }
 
 bool Job::over(double most_seconds) {
-  for (const double end = seconds() + most_seconds; seconds() < end; nap()) {
-    bool left = !launcher_ended();
-    for (int r = 0; r < ranks_ && !left; ++r)
-      if (const pid_t p = process(r); p > 0) left = alive(p);
-    if (!left) return true;
-  }
+  for (const double end = seconds() + most_seconds; seconds() < end; nap())
+    if (launcher_ended() && left().empty()) return true;
   return false;
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -36,6 +37,8 @@ std::uint64_t from_status(const char* field) {
       kilobytes = kilobytes * 10 + static_cast<std::uint64_t>(*at - '0');
   return kilobytes * 1024;
 }
+
+std::atomic<int> shared_by{1};
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kLargest = std::uint64_t{1} << 60;  // v1 writes about 2^63 for no limit
@@ -120,9 +123,15 @@ Available available_in(const std::string& cgroup_text, const std::string& root, 
   return best;
 }
 
+void set_shared_by(int processes) { shared_by = std::max(1, processes); }
+
 Available available() {
   const std::uint64_t own = resident();
   Available best = available_in(cgroup::text_of("/proc/self/cgroup"), "", own);
+  if (const auto processes = static_cast<std::uint64_t>(shared_by.load()); processes > 1) {
+    if (best.bytes > own) best.bytes = own + (best.bytes - own) / processes;
+    best.source += fmt::format(", shared by {} processes", processes);
+  }
   limit_by(best, RLIMIT_AS, "ulimit -v", from_status("\nVmSize:"), own);
   limit_by(best, RLIMIT_DATA, "ulimit -d", from_status("\nVmData:"), own - std::min(own, mapped()));
   return best;

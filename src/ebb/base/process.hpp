@@ -23,6 +23,8 @@ struct Available {
   std::string source;
 };
 Available available();
+// Where so many processes of one job are on this machine, each may hold an equal part of it (dist::World says so).
+void set_shared_by(int processes);
 // Of that, what a budget may be: a twentieth is left for what others take meanwhile.
 inline std::uint64_t safe_budget(const Available& all) { return all.bytes - all.bytes / 20; }
 

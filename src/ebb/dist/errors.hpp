@@ -51,6 +51,10 @@ class FailedElsewhere : public OnEveryRank {
 bool told_by_another();
 void set_told_by_another(bool told);
 
+// Who tells, where others have not met it: "rank 1 of 4 on b: ", to stand before the line; else "".
+std::string told_as();
+void set_told_as(std::string who);
+
 // Ranks do not have the same program, config, data or plan. The line names what, the ranks, both values.
 class Mismatch : public OnEveryRank {
  public:

@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <thread>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/files/file.hpp"
+#include "ebb/dist/open.hpp"
 
 namespace ebb::dist {
 namespace {
@@ -64,17 +68,35 @@ std::string shell_line(const std::vector<std::string>& arguments) {
   return text;
 }
 
+namespace {
+
+[[noreturn]] void refuse_missing(const std::string& program) {
+  throw Error(
+      fmt::format("launch: there is no {} here; install Open MPI (apt-get install openmpi-bin), or "
+                  "start the processes by another launcher",
+                  program));
+}
+
+}  // namespace
+
+void check_launcher() {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/usr/bin:/bin");
+  bool found = false;
+  for (std::string folder; std::getline(folders, folder, ':') && !found;)
+    found = ::access((folder + "/mpirun").c_str(), X_OK) == 0;
+  if (!found) refuse_missing("mpirun");
+  const std::vector<std::string> places = plugin_places();
+  if (std::none_of(places.begin(), places.end(), file_exists)) throw Error(missing_plugin(places));
+}
+
 void become(const std::vector<std::string>& arguments) {
   std::vector<char*> words;
   words.reserve(arguments.size() + 1);
   for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  if (errno == ENOENT)
-    throw Error(
-        fmt::format("launch: there is no {} here; install Open MPI (apt-get install "
-                    "openmpi-bin), or start the processes by another launcher",
-                    arguments[0]));
+  if (errno == ENOENT) refuse_missing(arguments[0]);
   throw Error(fmt::format("launch: {} cannot be started: {}", arguments[0], std::strerror(errno)));
 }
 

@@ -23,6 +23,9 @@ int threads_of_each(int processes);  // of so many on this machine, where nobody
 std::vector<std::string> mpirun_line(const Launch& launch);
 std::string shell_line(const std::vector<std::string>& arguments);  // as one would type it
 
+// Throws where there is no mpirun, or no plugin for its processes.
+void check_launcher();
+
 // Becomes that program. Comes back by an Error alone: no mpirun here.
 [[noreturn]] void become(const std::vector<std::string>& arguments);
 

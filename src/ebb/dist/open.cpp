@@ -109,11 +109,7 @@ const EbbDistPlugin& load(const Started& as) {
   };
   const std::vector<std::string> places = plugin_places();
   const auto found = std::find_if(places.begin(), places.end(), file_exists);
-  if (found == places.end())
-    refuse(
-        fmt::format("there is no {} in {}; install Open MPI (libopenmpi-dev) and build Ebb again, "
-                    "or set EBB_DIST_PLUGIN",
-                    kFile, fmt::join(places, ", ")));
+  if (found == places.end()) refuse(missing_plugin(places));
   void* const object = dlopen(found->c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!object) {
     const char* const why = dlerror();
@@ -160,10 +156,8 @@ std::optional<Started> started() {
   return started([](const char* name) -> const char* { return std::getenv(name); });
 }
 
-bool launched() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ||
-         std::getenv("SLURM_STEP_NUM_TASKS");
-}
+bool under_mpirun() { return std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE"); }
+bool launched() { return under_mpirun() || std::getenv("SLURM_STEP_NUM_TASKS"); }
 
 std::vector<std::string> plugin_places() {
   if (const char* named = std::getenv("EBB_DIST_PLUGIN"); named && *named) return {named};
@@ -178,6 +172,13 @@ std::vector<std::string> plugin_places() {
     if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
   }
   return places;
+}
+
+std::string missing_plugin(const std::vector<std::string>& places) {
+  return fmt::format(
+      "there is no {} in {}; install Open MPI (libopenmpi-dev) and build Ebb again, or set "
+      "EBB_DIST_PLUGIN",
+      kFile, fmt::join(places, ", "));
 }
 
 std::unique_ptr<Transport> open_plugin(const Started& as) {

@@ -22,12 +22,14 @@ using Environment = std::function<const char*(const char*)>;
 std::optional<Started> started(const Environment& environment);
 std::optional<Started> started();  // by this process's environment; not in a child of a rank
 
-// Whether a launcher has started this process, be it alone.
+// Whether a launcher has started this process, be it alone; and whether that was mpirun.
 bool launched();
+bool under_mpirun();
 
 // Where the plugin is looked for, in order: what EBB_DIST_PLUGIN names, and nowhere else; else beside libebb.so,
 // beside the program, and where both are installed together.
 std::vector<std::string> plugin_places();
+std::string missing_plugin(const std::vector<std::string>& places);  // that it is in none of them
 
 // Opens it and joins the others. For the thread that will use it. An OnEveryRank says what is missing, of
 // another version, or not as it was started.

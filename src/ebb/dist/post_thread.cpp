@@ -60,7 +60,8 @@ bool Post::move(Message& message, double now) {
   }
   try {
     if (const auto bytes = transport_->test(message.request_)) {
-      message.moved_ = *bytes;
+      message.moved_ =
+          message.direction_ == Message::Direction::send ? message.bytes_.size() : *bytes;
       finish(message, Message::State::over);
       return true;
     }

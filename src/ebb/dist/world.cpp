@@ -11,6 +11,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "ebb/base/process.hpp"
@@ -48,6 +50,17 @@ std::string line_of(const std::exception_ptr& failed) {
   } catch (...) {
     return "an exception of a type of its own";
   }
+}
+
+// The first line of a text that is not in the other one; "": there is none.
+std::string own_line(const std::string& text, const std::string& other) {
+  std::set<std::string> others;
+  std::istringstream theirs(other);
+  for (std::string line; std::getline(theirs, line);) others.insert(line);
+  std::istringstream ours(text);
+  for (std::string line; std::getline(ours, line);)
+    if (!others.contains(line)) return line;
+  return "";
 }
 
 std::string at_step(std::int64_t step) {
@@ -89,6 +102,7 @@ class World::Job {
 
   void leave_together() {
     collectives.vote(true, "the end of the world");
+    leaving_ = true;
     post.set_turn(nullptr);
     post.close(kCloseSeconds, [this] {
       if (!real_) return;
@@ -124,7 +138,7 @@ class World::Job {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     const std::uint64_t turns = post.turns();
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    if (post.size() != 2 || post.turns() != turns) return;
+    if (post.size() != 2 || post.turns() != turns || leaving_) return;
     give_up({watch->before(), watch->heard_step(), "it has died or cannot be reached", false});
   }
 
@@ -139,7 +153,8 @@ class World::Job {
     post.fail(std::make_exception_ptr(RankLost(found.rank, host, found.step, line)));
   }
 
-  const bool real_;  // processes, not threads of a test
+  const bool real_;                    // processes, not threads of a test
+  std::atomic<bool> leaving_ = false;  // all have said that they end: whoever is gone has done so
   std::mutex hosts_lock_;
   std::vector<std::string> hosts_;
 
@@ -195,7 +210,10 @@ void World::join() {
     job_->begin(std::vector<std::string>(static_cast<std::size_t>(size_), "an unknown host"));
     hosts_ = gather(job_->post.host());
     const auto here = static_cast<int>(std::count(hosts_.begin(), hosts_.end(), host()));
-    if (job_->set_aside.bytes()) job_->set_aside.set(footprint_of(here));
+    if (job_->set_aside.bytes()) {
+      job_->set_aside.set(footprint_of(here));
+      process::set_shared_by(here);
+    }
     job_->begin(hosts_);
     check_same("version of Ebb", version());
     check_same("byte order", byte_order());
@@ -240,21 +258,24 @@ void World::check_same(std::string_view name, std::string_view fingerprint) {
   std::map<std::string, std::vector<int>> by_value;
   for (int r = 0; r < size_; ++r) by_value[all[static_cast<std::size_t>(r)]].push_back(r);
   if (by_value.size() == 1) return;
-  const auto described = [&](int rank) {
-    const std::string& text = all[static_cast<std::size_t>(rank)];
-    const std::vector<int>& ranks = by_value[text];
-    return fmt::format(
-        "rank{} {} ({}) \"{}\"", ranks.size() == 1 ? "" : "s",
-        fmt::join(ranks.begin(), ranks.begin() + std::min<std::ptrdiff_t>(8, std::ssize(ranks)),
-                  ", "),
-        host(rank), text.substr(text.find('\n') + 1, 100));
-  };
   int other = 1;
   while (all[static_cast<std::size_t>(other)] == all[0]) ++other;
+  const auto described = [&](int rank, int than) {
+    const std::vector<int>& ranks = by_value[all[static_cast<std::size_t>(rank)]];
+    const std::string line =
+        own_line(all[static_cast<std::size_t>(rank)], all[static_cast<std::size_t>(than)]);
+    return fmt::format(
+        "rank{} {} ({}) {}", ranks.size() == 1 ? "" : "s",
+        fmt::join(ranks.begin(), ranks.begin() + std::min<std::ptrdiff_t>(8, std::ssize(ranks)),
+                  ", "),
+        host(rank), line.empty() ? "none of it" : fmt::format("\"{}\"", line.substr(0, 100)));
+  };
   job_->told = true;
-  throw Mismatch(fmt::format("dist: ranks differ in the {}: {}, {}{}; all must have the same", name,
-                             described(0), described(other), by_value.size() > 2 ? ", …" : ""),
-                 first());
+  if (name.starts_with("the ")) name.remove_prefix(4);
+  throw Mismatch(
+      fmt::format("dist: ranks differ in the {}: {}, {}{}; all must have the same", name,
+                  described(0, other), described(other, 0), by_value.size() > 2 ? ", …" : ""),
+      first());
 }
 
 void World::together(const char* what, const std::exception_ptr& failed) {
@@ -265,6 +286,7 @@ void World::together(const char* what, const std::exception_ptr& failed) {
   if (job_->collectives.vote(!failed, what)) {
     job_->told = false;
     set_told_by_another(false);
+    set_told_as("");
     return;
   }
   const std::vector<std::string> all = gather(failed ? "x" + line_of(failed) : "");
@@ -272,10 +294,11 @@ void World::together(const char* what, const std::exception_ptr& failed) {
   int first = 0;
   while (all[static_cast<std::size_t>(first)].empty()) ++first;
   set_told_by_another(first != rank_);
+  const std::string who = fmt::format("rank {} of {} on {}: ", first, size_, host(first));
+  const bool by_all = std::none_of(all.begin(), all.end(), [](const auto& l) { return l.empty(); });
+  set_told_as(by_all ? "" : who);
   if (failed) std::rethrow_exception(failed);
-  throw FailedElsewhere(fmt::format("rank {} of {} on {}: {}", first, size_, host(first),
-                                    all[static_cast<std::size_t>(first)].substr(1)),
-                        first);
+  throw FailedElsewhere(who + all[static_cast<std::size_t>(first)].substr(1), first);
 }
 
 namespace {
@@ -319,8 +342,8 @@ void World::expect_step(double seconds) {
   if (job_) job_->watch->expect(seconds);
 }
 Post* World::post() { return job_ ? &job_->post : nullptr; }
-std::uint64_t World::footprint_of(int ranks_on_host) {
-  return kFootprint + static_cast<std::uint64_t>(ranks_on_host) * kFootprintOfRank;
+std::uint64_t World::footprint_of(int ranks_here) {
+  return kFootprint + static_cast<std::uint64_t>(ranks_here) * kFootprintOfRank;
 }
 std::uint64_t World::footprint() const { return job_ ? job_->set_aside.bytes() : 0; }
 

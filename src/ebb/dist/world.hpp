@@ -77,14 +77,15 @@ class World final : public Ranks {
     return values;
   }
 
-  // Refuses, by a Mismatch on all ranks, what is not the same on all: a config, the data, a plan.
+  // Refuses, by a Mismatch on all ranks, what is not the same on all: a config, the data, a plan. Of a text the first
+  // lines are named that differ.
   void check_same(std::string_view name, std::string_view fingerprint) override;
   // What each has failed with, or null: where one has, all throw. The first speaks (OnEveryRank); its own is thrown
   // on a rank that has failed, and FailedElsewhere on the others.
   void together(const char* what, const std::exception_ptr& failed) override;
 
   // Where this rank is: what is told of it when it is lost. Until it is said, steps that ranks share are counted.
-  void set_step(std::int64_t step);
+  void set_step(std::int64_t step) override;
   void step_begins() override;
   // How long a step takes; a rank that is busy with one for 20 times that ends the job. 0: however long.
   void expect_step(double seconds);
@@ -94,7 +95,7 @@ class World final : public Ranks {
   std::unique_ptr<Letter> letter_from(int rank, int tag, std::span<std::byte> bytes) override;
   // Bytes that the library for messages holds, set aside of a budget for as long as this lives.
   std::uint64_t footprint() const;
-  static std::uint64_t footprint_of(int ranks_on_host);  // what that will be
+  static std::uint64_t footprint_of(int ranks_here);  // what that comes to, of so many on a host
 
  private:
   class Job;

@@ -88,6 +88,17 @@ bool may_differ(const std::string& key) {
          std::ranges::find(kFree, key) != std::end(kFree);
 }
 
+// Of these, keys that may be others on each rank: what its machine is like. All decide alike, so the rest is not.
+bool is_of_a_rank(const std::string& key) {
+  constexpr std::string_view kOfARank[] = {
+      "memory.budget",    "memory.spill",         "memory.spill_directory",
+      "memory.recompute", "memory.micro_batch",   "train.threads",
+      "data.in_memory",   "data.prefetch",        "data.path",
+      "data.target_path", "data.validation_path", "data.validation_target_path",
+      "output.directory"};
+  return std::ranges::find(kOfARank, key) != std::end(kOfARank);
+}
+
 void add_content(const std::string& key, const std::vector<std::string>& paths,
                  std::map<std::string, std::string>& to) {
   for (std::size_t i = 0; i < paths.size(); ++i)
@@ -96,6 +107,13 @@ void add_content(const std::string& key, const std::vector<std::string>& paths,
 }
 
 }  // namespace
+
+std::string of_all_ranks(const Config& config) {
+  std::string text;
+  for (const auto& [key, value] : to_keys(config))
+    if (!is_of_a_rank(key)) text += fmt::format("{} = {}\n", key, value);
+  return text;
+}
 
 Job::Job(Config given, Reading read)
     : config(prepared(std::move(given))),
@@ -210,7 +228,7 @@ std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
   }
   o.bad_steps = c.train.bad_steps;
   o.check_gradient = c.train.check_gradient;
-  if (!directory.empty()) {  // files are read for it
+  if (!directory.empty() || world) {  // files are read for it
     o.same = same();
     o.extra = extra();
   }

@@ -28,6 +28,10 @@ inline constexpr char kConfigExtra[] = "config", kReadingExtra[] = "reading";
 // of the program and its libraries. However small the model, no smaller budget is kept.
 inline constexpr std::uint64_t kAtStart = 6 << 20;
 
+// What ranks that train together must have alike, a key a line: all but where each of them finds its data, and how
+// much it may hold.
+std::string of_all_ranks(const Config& config);
+
 struct Job {
   // Takes the threads and the budget that the config says, seeds random draws, opens the data. Throws
   // BudgetTooSmall where that leaves no room to read it. Opening::shape: to be planned, and not to run.

@@ -25,6 +25,8 @@ void Trainer::Run::compile_all() {
     if (RunDirectory::is_run(options.directory)) claim();
   });
   if (step) return;
+  if (ranks)
+    for (const auto& [name, text] : options.same) ranks->check_same(name, text);
   per_epoch = data.batches();
   total = options.epochs * per_epoch;
   if (options.steps > 0) total = std::min(total, options.steps);
@@ -85,8 +87,6 @@ bool Trainer::Run::finished() const {
 
 Standing Trainer::Run::take_up() {
   compile_all();
-  if (ranks)
-    for (const auto& [name, text] : options.same) ranks->check_same(name, text);
   by_first("a claim", [&] { claim(); });
   if (!from) from = load_last();
   Standing now{.step = done, .steps = total, .saved = from_checkpoint};

@@ -5,6 +5,8 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
+#include "ebb/train/build/fingerprint.hpp"
+#include "ebb/train/checkpoint/manifest.hpp"
 #include "ebb/train/first_bad.hpp"
 #include "ebb/train/trainer_run.hpp"
 
@@ -109,6 +111,11 @@ data::Position Trainer::Run::load_last() {
   from_checkpoint = !path.empty();
   if (from_checkpoint) {
     CheckpointInfo info;
+    if (ranks) {  // a directory of that name may be another one on each host
+      std::string seen;
+      together(ranks, "a checkpoint", [&] { seen = fingerprint(path + "/" + kManifestName); });
+      ranks->check_same("checkpoint " + path, seen);
+    }
     together(ranks, "a checkpoint", [&] {
       try {
         info = load_parts(path, parts());

@@ -42,6 +42,7 @@ bool Trainer::Run::one_step(const Batch& batch, const data::Position& at) {
   const random::State draws = random::state();
   const double loss_scale = optimizer.loss_scale();
   statistics.keep();
+  if (ranks) ranks->set_step(done + 1);
   loss = (*step)(batch).item();
   ++done;
   progress->stepped(done, static_cast<double>(batch.whole_rows()));

@@ -38,7 +38,9 @@ class Ranks {
   virtual std::vector<std::string> gather(std::string_view mine) = 0;  // small values, by rank
   // Refuses, on all ranks, what is not the same on all.
   virtual void check_same(std::string_view name, std::string_view fingerprint) = 0;
-  virtual void step_begins() = 0;  // another one: where this rank is, should it be lost
+  // Where this rank is, should it be lost: another step; this one, from which on steps are not counted any more.
+  virtual void step_begins() = 0;
+  virtual void set_step(std::int64_t step) = 0;
 
  protected:
   ~Ranks() = default;
