@@ -1,5 +1,5 @@
 // A rank that dies, stops, throws or is cut off ends the whole job within 10 s, and is named once; at random
-// moments. EBB_FAILURES says how many of each, EBB_FAILURE_SEED which. (Of training: training_failures_test.cpp.)
+// moments. EBB_FAILURES says how many of each, EBB_FAILURE_SEED which. (Of training, and what else: training_failures_test.cpp.)
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,12 +41,6 @@ TEST(Failures, KilledRankThatAScriptHasStarted) {
   });
 }
 
-TEST(Failures, StoppedRank) {
-  at_random("SIGSTOP", 1, [](const Moment& m) {
-    struck(m, "no sign of life for 5", [&](Job& job) { ::kill(job.process(m.rank), SIGSTOP); });
-  });
-}
-
 TEST(Failures, ExceptionOnOneRank) {
   at_random("exception", 1, [](const Moment& m) {
     Job job("work", {.ranks = m.ranks});
@@ -74,18 +68,6 @@ TEST(Failures, RankThatComputesForEver) {
   });
 }
 
-TEST(Failures, KilledLauncher) {
-  at_random("kill -9 mpirun", 1, [](const Moment& m) {
-    Job job("work", {.ranks = m.ranks});
-    ASSERT_TRUE(job.up()) << job.err();
-    sleep_for(m.after);
-    const double since = seconds();
-    ::kill(job.launcher(), SIGKILL);
-    expect_over(job, m, since);
-    EXPECT_EQ(job.lines().size(), 0u) << job.err();
-  });
-}
-
 // Who ends the job on purpose is not told that a rank was lost.
 TEST(Failures, EndedLauncherNamesNobody) {
   at_random("SIGTERM to mpirun", 1, [](const Moment& m) {
@@ -96,38 +78,6 @@ TEST(Failures, EndedLauncherNamesNobody) {
     EXPECT_TRUE(job.over(kMostSeconds));
     EXPECT_EQ(job.lines().size(), 0u) << job.err();
     EXPECT_NE(job.code(), 0);
-  });
-}
-
-TEST(Failures, PauseOfTwoSecondsIsNone) {
-  at_random("pause", 1, [](const Moment& m) {
-    Job job("work", {.ranks = m.ranks, .environment = {"EBB_TEST_STEPS=400"}});
-    ASSERT_TRUE(job.up()) << job.err();
-    sleep_for(m.after / 4);
-    ::kill(job.process(m.rank), SIGSTOP);
-    sleep_for(2);
-    ::kill(job.process(m.rank), SIGCONT);
-    EXPECT_TRUE(job.over(60)) << job.err();
-    EXPECT_EQ(job.code(), 0) << job.err();
-    EXPECT_EQ(job.out(), "done\n");
-    EXPECT_EQ(job.err(), "");
-  });
-}
-
-// Two hosts, by network namespaces: the link between them goes down.
-TEST(Failures, CutLink) {
-  at_random("link down", 1, [](const Moment& drawn) {
-    TwoHosts hosts;
-    if (!hosts.why().empty()) GTEST_SKIP() << hosts.why();
-    Moment m = drawn;
-    m.ranks = 2;
-    m.rank = 1;  // the launcher is on the side of rank 0
-    Job job("work", {.ranks = 2, .mpirun = hosts.mpirun(), .before = hosts.first()});
-    ASSERT_TRUE(job.up()) << job.err();
-    sleep_for(m.after);
-    const double since = seconds();
-    hosts.cut();
-    expect_named(job, m, "on " + hosts.second_name(), since);
   });
 }
 

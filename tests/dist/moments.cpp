@@ -38,6 +38,7 @@ void at_random(const char* kind, int count, const std::function<void(const Momen
   const auto seed = static_cast<unsigned>(
       std::stoul(setting("EBB_FAILURE_SEED", std::to_string(std::random_device()()))));
   std::mt19937 draw(seed);
+  const bool many = std::getenv("EBB_FAILURES") != nullptr;
   count = std::stoi(setting("EBB_FAILURES", std::to_string(count)));
   taken.clear();
   for (int i = 0; i < count && !testing::Test::HasFailure() && !testing::Test::IsSkipped(); ++i) {
@@ -51,6 +52,8 @@ void at_random(const char* kind, int count, const std::function<void(const Momen
     m.step = from(0, 120);
     m.then = from(1, 3);
     if (m.then >= m.ranks) ++m.then;
+    m.same = many || i % 2 == 1;
+    m.other = many || i % 2 == 0;
     SCOPED_TRACE(
         fmt::format("{} {}: EBB_FAILURE_SEED={}: rank {} of {} after {:.3f} s, step {}, then {}",
                     kind, i, seed, m.rank, m.ranks, m.after, m.step, m.then));

@@ -11,10 +11,11 @@ namespace ebb::test {
 inline constexpr double kMostSeconds = 10;  // from a failure until the job is over
 
 struct Moment {
-  int ranks = 3, rank = 1;  // of the job; the victim
-  double after = 0;         // seconds at work
-  int step = 0;             // of a training run, that is reached first
-  int then = 2;             // processes that go on: another number
+  int ranks = 3, rank = 1;         // of the job; the victim
+  double after = 0;                // seconds at work
+  int step = 0;                    // of a training run, that is reached first
+  int then = 2;                    // processes that go on: another number,
+  bool same = true, other = true;  // as many as before, or that; both where EBB_FAILURES is said
 };
 
 // `count` times, or EBB_FAILURES, with more or fewer processes, another victim, another moment; EBB_FAILURE_SEED says

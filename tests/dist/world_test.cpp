@@ -1,8 +1,10 @@
 // A world over a network that is late, reorders, and loses ranks; and a world of one.
 #include "ebb/dist/world.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "ebb/dist/collectives.hpp"
@@ -108,6 +110,60 @@ TEST(World, WhatDiffersIsRefusedByName) {
         "dist: ranks differ in the config: ranks 0, 1 (fake0) \"lr = 0.1\", ranks 2, 3 (fake2) "
         "\"lr = 0.2\"; all must have the same");
   EXPECT_EQ(network.closed().size(), 4u) << "and all leave in order";
+}
+
+// Of a text the lines are named that differ, however long it is.
+TEST(World, LinesThatDifferAreNamed) {
+  FakeNetwork network(3, {.seed = 6, .delay_seconds = 1e-3});
+  const auto refused = [&](const std::vector<std::string>& texts) {
+    const auto thrown = in_worlds(network, 3, [&](World& world) {
+      world.check_same("the config", texts[static_cast<std::size_t>(world.rank())]);
+    });
+    EXPECT_EQ(thrown[0], thrown[2]);
+    return thrown[0];
+  };
+  EXPECT_EQ(refused({"a = 1\nb = 2\n", "a = 1\nb = 2\n", "a = 1\nb = 3\nc = 4\n"}),
+            "dist: ranks differ in the config: ranks 0, 1 (fake0) \"b = 2\", rank 2 (fake2) \"b = "
+            "3\"; all must have the same");
+  EXPECT_HAS(refused({"a = 1\nb = 2\n", "a = 1\n", "a = 1\n"}),
+             "rank 0 (fake0) \"b = 2\", ranks 1, 2 (fake1) none of it; all");
+  std::string lines;
+  for (int i = 0; i < 20000; ++i) lines += fmt::format("key {} = {}\n", i, i);
+  EXPECT_EQ(refused({lines, lines, lines}), "");
+  EXPECT_HAS(refused({lines, lines, "key 0 = 7\n" + lines}), "rank 2 (fake2) \"key 0 = 7\"; all");
+  EXPECT_HAS(refused({lines, "short", lines}), "rank 1 (fake1) \"short\"; all");
+  EXPECT_HAS(refused({lines, lines, lines + "more"}),
+             "differ in the config, behind its first 65536 bytes; all");
+}
+
+// What one alone has met is told with its name; what all have met needs none.
+TEST(World, WhoHasFailedIsSaidWhereOthersHaveNot) {
+  FakeNetwork network(3, {.seed = 12, .delay_seconds = 1e-3});
+  const auto failing = [&](const std::vector<int>& ranks, std::string& as) {
+    const auto thrown = in_worlds(network, 3, [&](World& world) {
+      try {
+        together(&world, "a thing", [&] {
+          if (std::count(ranks.begin(), ranks.end(), world.rank())) throw Error("no room");
+        });
+      } catch (const Error&) {
+        world.barrier();
+        if (world.first()) as = dist::told_as();  // of threads, one for all
+        world.barrier();
+        together(&world, "a good end", [] {});
+        throw;
+      }
+    });
+    EXPECT_EQ(dist::told_as(), "");
+    return thrown;
+  };
+  std::string as;
+  const auto one = failing({1}, as);
+  EXPECT_EQ(as, "rank 1 of 3 on fake1: ");
+  EXPECT_EQ(one[1], "no room");
+  EXPECT_EQ(one[0], "rank 1 of 3 on fake1: no room");
+  const auto all = failing({0, 1, 2}, as);
+  EXPECT_EQ(as, "");
+  EXPECT_EQ(all[2], "no room");
 }
 
 TEST(World, OtherCallsInAnotherOrderAreNamed) {

@@ -8,11 +8,8 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
-#include <sstream>
 #include <thread>
 
 #include "ebb/base/process.hpp"
@@ -50,17 +47,6 @@ std::string line_of(const std::exception_ptr& failed) {
   } catch (...) {
     return "an exception of a type of its own";
   }
-}
-
-// The first line of a text that is not in the other one; "": there is none.
-std::string own_line(const std::string& text, const std::string& other) {
-  std::set<std::string> others;
-  std::istringstream theirs(other);
-  for (std::string line; std::getline(theirs, line);) others.insert(line);
-  std::istringstream ours(text);
-  for (std::string line; std::getline(ours, line);)
-    if (!others.contains(line)) return line;
-  return "";
 }
 
 std::string at_step(std::int64_t step) {
@@ -240,7 +226,10 @@ void World::barrier() {
   if (job_) job_->collectives.vote(true, "a barrier");
 }
 
-bool World::agree(bool yes) { return job_ ? job_->collectives.vote(yes, "a vote") : yes; }
+bool World::agree(bool yes) {
+  if (!job_) return yes;
+  return job_->collectives.vote(yes, "a vote");
+}
 
 std::vector<std::string> World::gather(std::string_view mine) {
   if (!job_) return {std::string(mine)};
@@ -252,31 +241,7 @@ std::string World::broadcast(std::string_view of_first) {
   return job_->collectives.broadcast(of_first, "a broadcast");
 }
 
-void World::check_same(std::string_view name, std::string_view fingerprint) {
-  if (!job_) return;
-  const std::vector<std::string> all = gather(fmt::format("{}\n{}", name, fingerprint));
-  std::map<std::string, std::vector<int>> by_value;
-  for (int r = 0; r < size_; ++r) by_value[all[static_cast<std::size_t>(r)]].push_back(r);
-  if (by_value.size() == 1) return;
-  int other = 1;
-  while (all[static_cast<std::size_t>(other)] == all[0]) ++other;
-  const auto described = [&](int rank, int than) {
-    const std::vector<int>& ranks = by_value[all[static_cast<std::size_t>(rank)]];
-    const std::string line =
-        own_line(all[static_cast<std::size_t>(rank)], all[static_cast<std::size_t>(than)]);
-    return fmt::format(
-        "rank{} {} ({}) {}", ranks.size() == 1 ? "" : "s",
-        fmt::join(ranks.begin(), ranks.begin() + std::min<std::ptrdiff_t>(8, std::ssize(ranks)),
-                  ", "),
-        host(rank), line.empty() ? "none of it" : fmt::format("\"{}\"", line.substr(0, 100)));
-  };
-  job_->told = true;
-  if (name.starts_with("the ")) name.remove_prefix(4);
-  throw Mismatch(
-      fmt::format("dist: ranks differ in the {}: {}, {}{}; all must have the same", name,
-                  described(0, other), described(other, 0), by_value.size() > 2 ? ", …" : ""),
-      first());
-}
+void World::told_on_all() { job_->told = true; }
 
 void World::together(const char* what, const std::exception_ptr& failed) {
   if (!job_) {
@@ -299,35 +264,6 @@ void World::together(const char* what, const std::exception_ptr& failed) {
   set_told_as(by_all ? "" : who);
   if (failed) std::rethrow_exception(failed);
   throw FailedElsewhere(who + all[static_cast<std::size_t>(first)].substr(1), first);
-}
-
-namespace {
-
-class Posted final : public Ranks::Letter {
- public:
-  Posted(Post& post, Message::Direction direction, const Address& address,
-         std::span<std::byte> bytes)
-      : post_(post), message_(direction, address, bytes) {}
-  void start() override { post_.start(message_); }
-  void wait() override { post_.wait(message_); }
-
- private:
-  Post& post_;
-  Message message_;
-};
-
-}  // namespace
-
-std::unique_ptr<Ranks::Letter> World::letter_to(int rank, int tag,
-                                                std::span<const std::byte> bytes) {
-  return std::make_unique<Posted>(
-      job_->post, Message::Direction::send, Address{rank, Channel::data, tag},
-      std::span(const_cast<std::byte*>(bytes.data()), bytes.size()));  // only read
-}
-
-std::unique_ptr<Ranks::Letter> World::letter_from(int rank, int tag, std::span<std::byte> bytes) {
-  return std::make_unique<Posted>(job_->post, Message::Direction::receive,
-                                  Address{rank, Channel::data, tag}, bytes);
 }
 
 void World::step_begins() {

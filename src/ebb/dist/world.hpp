@@ -100,6 +100,7 @@ class World final : public Ranks {
  private:
   class Job;
   void join();
+  void told_on_all();  // why it ends
 
   int rank_ = 0, size_ = 1;
   std::int64_t counted_steps_ = 0;  // -1: they are told
