@@ -141,8 +141,8 @@ TEST(Timetables, HaveALetterForEachCallAtLeast) {
       std::size_t handed_on = 0;
       for (const Timetable::Letter& l : timetable(plan, 0, 2).letters) handed_on += l.sent;
       EXPECT_GE(handed_on, calls.size()) << kind;
-      if (std::string(kind) == "gpt")  // the norms' scales and shifts
-        EXPECT_LT(handed_on, plan.rank_sums.sums.size()) << "but sums of one call go together";
+      if (std::string(kind) == "mlp") return;  // no call makes two
+      EXPECT_LT(handed_on, plan.rank_sums.sums.size()) << "but sums of one call go together";
     });
   }
 }
