@@ -3,8 +3,8 @@
 //   bench_scaling [--quick] [--json] [--only=real,curve]
 //     real    ranks on this machine, one thread each, beside the simulation of their timetables
 //     curve   up to 1,000 hosts like this machine, on paper: two GPTs, two networks, a picture
-//   bench_scaling --tables RANKS FILE        what a GPT's ranks do, as a list, and how long that takes on a network of
-//                                            10 Gbit/s, 25 us (tools/smpi)
+//   bench_scaling --tables RANKS FASTER FILE what a GPT's ranks do, on hosts so many times as fast as this one, as a list;
+//                                            and how long that takes on a network of 10 Gbit/s, 25 us (tools/smpi)
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -158,8 +158,8 @@ void curve(Report& report) {
 
 // Lines for each rank: "rank R ENTRIES", then "compute SECONDS", "send|receive NUMBER PEER TAG BYTES" (started),
 // "wait NUMBER", "vote".
-void write_tables(int ranks, const std::string& path) {
-  const OnPaper paper = AnyRanks(kGpts[0], kSequences).of(ranks);
+void write_tables(int ranks, double faster, const std::string& path) {
+  const OnPaper paper = AnyRanks(kGpts[0], kSequences).of(ranks, 1 / faster);
   std::ofstream out(path);
   using Kind = dist::Timetable::Entry::Kind;
   for (const dist::Timetable& t : paper.tables) {
@@ -189,8 +189,8 @@ void write_tables(int ranks, const std::string& path) {
 int main(int argc, char** argv) {
   try {
     if (is_rank(argc, argv)) return rank_main(argv);
-    if (argc == 4 && !std::strcmp(argv[1], "--tables")) {
-      write_tables(std::atoi(argv[2]), argv[3]);
+    if (argc == 5 && !std::strcmp(argv[1], "--tables")) {
+      write_tables(std::atoi(argv[2]), std::atof(argv[3]), argv[4]);
       return 0;
     }
     Report report("scaling", argc, argv);
