@@ -111,8 +111,11 @@ class Outlooks {
     }
     try {
       plan_and_simulate(config, o, here);
-    } catch (const BudgetTooSmall& e) {
-      o.smallest = std::max(e.minimum, smallest_budget());
+    } catch (const BudgetTooSmall& e) {  // who is planned first does not know what the others take
+      config.memory.budget = {.kind = train::BudgetConfig::Kind::none};
+      Outlook free = o;
+      plan_and_simulate(config, free, here);
+      o.smallest = std::max(e.minimum, free.minimum);
     }
     return o;
   }
@@ -126,7 +129,8 @@ class Outlooks {
       job.world = &paper;
       const auto trainer = job.trainer("", false);
       o.minimum = std::max(o.minimum, smallest_budget());
-      o.peak = std::max(o.peak, trainer->plan().forecast.process);
+      o.peak = std::max(o.peak, trainer->plan().forecast.process +
+                                    (o.processes > 1 ? dist::World::lasting_footprint() : 0));
       examples_ = trainer->plan().examples;
       const auto rows = [&](int r) { return data::Part{r, o.processes}.rows(examples_); };
       if (rank == 0) o.rows = rows(0);

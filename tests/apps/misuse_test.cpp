@@ -72,10 +72,13 @@ std::vector<Misuse> of_the_line() {
               "90s is no time of a message"),
       plan_of("picture_of_processes", {"--processes", "2", "--svg", "a.svg"},
               "--svg excludes --processes"),
-      plan_of("processes_of_batch_norm",
-              {"--processes", "2", "--network", "1Gbit/s,50us", "--set", "model.kind=layers", "--set",
-               "model.layers=[{kind='dense',out=16},{kind='batch_norm'},{kind='dense'}]"},
-              "the batch cannot be divided among 2 ranks: examples depend on each other in batch_norm"),
+      {"processes_of_batch_norm",
+       {{"c.toml",
+         "[model]\nkind = \"layers\"\nlayers = [{kind='dense', out=16}, {kind='batch_norm'}, "
+         "{kind='dense'}]\n[data]\nformat = \"digits\"\nrows = 400\n"
+         "[train]\nbatch = 50\nsteps = 2\n"}},
+       {"plan", "c.toml", "--processes", "2", "--network", "1Gbit/s,50us"},
+       "the batch cannot be divided among 2 ranks: examples depend on each other in batch_norm"},
       {"unknown_shell", {}, {"completion", "tcsh"}, "\"tcsh\" is none of bash, zsh and fish"},
       {"unknown_template", {}, {"init", "mpl"}, "no template \"mpl\"; do you mean mlp?"},
       {"help_of_nothing", {}, {"help", "trian"}, "no command \"trian\"; do you mean train?"},

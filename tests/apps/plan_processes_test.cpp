@@ -39,7 +39,7 @@ TEST_F(Processes, areForecastWithoutThem) {
   const Json all = json({"--processes", "1,2,5", "--network", "10Gbit/s,50us", "--set",
                          "train.threads=1"});
   EXPECT_EQ(all["network"]["bytes_per_second"], 1.25e9);
-  EXPECT_EQ(all["network"]["seconds_per_message"], 5e-5);
+  EXPECT_DOUBLE_EQ(all["network"]["seconds_per_message"], 5e-5);
   EXPECT_FALSE(all["network"]["measured"]);
   ASSERT_EQ(all["processes"].size(), 3u);
   const std::int64_t examples = all["examples"];

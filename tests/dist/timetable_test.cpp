@@ -50,6 +50,7 @@ class Listening final : public Ranks {
     world_.check_same(name, print);
   }
   void step_begins() override { world_.step_begins(); }
+  void set_step(std::int64_t step) override { world_.set_step(step); }
 
  private:
   class Noted final : public Letter {
@@ -141,8 +142,8 @@ TEST(Timetables, HaveALetterForEachCallAtLeast) {
       std::size_t handed_on = 0;
       for (const Timetable::Letter& l : timetable(plan, 0, 2).letters) handed_on += l.sent;
       EXPECT_GE(handed_on, calls.size()) << kind;
-      if (std::string(kind) == "gpt")  // the norms' scales and shifts
-        EXPECT_LT(handed_on, plan.rank_sums.sums.size()) << "but sums of one call go together";
+      if (std::string(kind) == "mlp") return;  // no call makes two
+      EXPECT_LT(handed_on, plan.rank_sums.sums.size()) << "but sums of one call go together";
     });
   }
 }

@@ -29,7 +29,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 // Of Open MPI, and for each rank on this host memory that it shares with that. It is most when it is opened,
 // 10 to 12.5 MiB, half of it code that has done its work then; 5 to 7 MiB stay. As the program holds little
 // else yet, this covers both (tests/dist/programs_test.cpp measures it).
-constexpr std::uint64_t kFootprint = 11 * kMiB, kFootprintOfRank = kMiB / 16;
+constexpr std::uint64_t kFootprint = 11 * kMiB, kFootprintOfRank = kMiB / 16, kStays = 6 * kMiB;
 
 std::atomic<bool> had_one{false};
 
@@ -281,6 +281,7 @@ Post* World::post() { return job_ ? &job_->post : nullptr; }
 std::uint64_t World::footprint_of(int ranks_here) {
   return kFootprint + static_cast<std::uint64_t>(ranks_here) * kFootprintOfRank;
 }
+std::uint64_t World::lasting_footprint() { return kStays; }
 std::uint64_t World::footprint() const { return job_ ? job_->set_aside.bytes() : 0; }
 
 }  // namespace ebb::dist
