@@ -63,7 +63,7 @@ Network network_of(const AskedProcesses& asked, const std::vector<int>& counts) 
 // What one number of processes takes.
 struct Outlook {
   int processes = 1, threads = 1;
-  std::int64_t rows = 0;  // of the first rank, which has the most
+  std::int64_t rows = 0;                  // of the first rank, which has the most
   std::optional<std::uint64_t> smallest;  // the budget does not do, and this does
   std::uint64_t peak = 0, minimum = 0;    // of a rank
   double run_seconds = 0;
@@ -77,8 +77,7 @@ struct Outlook {
 
 class Outlooks {
  public:
-  Outlooks(const ConfigFlags& flags, const AskedProcesses& asked)
-      : flags_(flags), config_(flags.load()) {
+  Outlooks(const ConfigFlags& flags, const AskedProcesses& asked) : config_(flags.load()) {
     if (const std::string why = read_counts(asked.counts, counts_); !why.empty()) throw Error(why);
     network_ = network_of(asked, counts_);
     per_host_ = asked.per_host > 0 || network_.measured ? asked.per_host : 1;
@@ -149,7 +148,6 @@ class Outlooks {
     o.run_seconds = o.step.seconds * static_cast<double>(job.length.steps);
   }
 
-  const ConfigFlags& flags_;
   train::Config config_;
   std::vector<int> counts_;
   Network network_;
@@ -179,7 +177,9 @@ nlohmann::json json_of(const Outlook& o) {
   return all;
 }
 
-std::string percent(double part, bool any) { return any ? fmt::format("{:.1f}%", part * 100) : "–"; }
+std::string percent(double part, bool any) {
+  return any ? fmt::format("{:.1f}%", part * 100) : "–";
+}
 
 std::string table(const std::vector<Outlook>& all) {
   std::string text = fmt::format("{:>9} {:>7} {:>8} {:>12} {:>9} {:>8} {:>8} {:>13} {:>13}\n",
@@ -220,9 +220,10 @@ void add_asked_processes(CLI::App& command, AskedProcesses& asked) {
               },
               ""));
   command
-      .add_option("--network", asked.network,
-                  "between them: its speed, and the time of a message, 10Gbit/s,50us, with one process "
-                  "on each machine; else all on this one, as ebb doctor --network has measured it")
+      .add_option(
+          "--network", asked.network,
+          "between them: its speed, and the time of a message, 10Gbit/s,50us, with one process "
+          "on each machine; else all on this one, as ebb doctor --network has measured it")
       ->type_name(value::kText)
       ->needs(counts)
       ->check(CLI::Validator(
@@ -248,7 +249,8 @@ void plan_processes(const ConfigFlags& flags, const AskedProcesses& asked, bool 
   const bool several =
       std::any_of(all.begin(), all.end(), [](const Outlook& o) { return o.processes > 1; });
   if (json) {
-    nlohmann::json out = {{"examples", outlooks.examples()}, {"processes", nlohmann::json::array()}};
+    nlohmann::json out = {{"examples", outlooks.examples()},
+                          {"processes", nlohmann::json::array()}};
     if (several)
       out["network"] = {{"seconds_per_message", network.of.seconds_per_message},
                         {"bytes_per_second", network.of.bytes_per_second},

@@ -121,8 +121,8 @@ int rank_main(char** argv) {
 }
 
 Took train_on_ranks(const SharedRow& row, int ranks, bool together, double seconds) {
-  const std::string said = said_by_ranks(
-      ranks, {together ? "together" : "apart", row.text, formatted("%g", seconds)});
+  const std::string said =
+      said_by_ranks(ranks, {together ? "together" : "apart", row.text, formatted("%g", seconds)});
   Took took;
   if (std::sscanf(said.c_str(), "%lf %lf", &took.seconds, &took.forecast) != 2)
     throw Error("ranks have said \"" + said + "\"");
@@ -170,8 +170,7 @@ AnyRanks::AnyRanks(const SharedRow& row, std::int64_t rows_of_each) {
 OnPaper AnyRanks::of(int ranks, double slower) const {
   const plan::Plan& plan = ranks > 1 ? shared_ : alone_;
   OnPaper all;
-  for (int r = 0; r < ranks; ++r)
-    all.tables.push_back(dist::timetable(plan, r, ranks, slower));
+  for (int r = 0; r < ranks; ++r) all.tables.push_back(dist::timetable(plan, r, ranks, slower));
   all.peak = plan.forecast.process;
   all.gradients = carried(plan);
   return all;

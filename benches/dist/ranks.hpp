@@ -17,7 +17,7 @@ struct SharedRow {
 };
 
 struct Took {
-  double seconds = 0;  // a step, the median
+  double seconds = 0;   // a step, the median
   double forecast = 0;  // by the plan of the first rank, alone
 };
 // This program again, as ranks with one thread each. Together: they share the steps; else each trains its own rows, side
@@ -33,8 +33,8 @@ int rank_main(char** argv);
 // each has so many, whatever the row says.
 struct OnPaper {
   std::vector<dist::Timetable> tables;
-  std::uint64_t peak = 0;        // of a rank
-  std::uint64_t gradients = 0;   // bytes that go around
+  std::uint64_t peak = 0;       // of a rank
+  std::uint64_t gradients = 0;  // bytes that go around
 };
 OnPaper on_paper(const SharedRow& row, int ranks, double slower = 1);
 

@@ -33,18 +33,22 @@ using namespace ebb::zoo;
 constexpr double kBar = 0.1;
 
 const SharedRow kRows[] = {
-    {"mlp", R"({"kind": "mlp", "sizes": [784, 1024, 1024, 10], "batch": 1024, "optimizer": "adam"})"},
-    {"gpt", R"({"kind": "gpt", "vocab": 512, "layers": 4, "width": 256, "heads": 4, "positions": 128,)"
-            R"( "tied": false, "batch": 24, "time": 128, "optimizer": "adamw"})"},
+    {"mlp",
+     R"({"kind": "mlp", "sizes": [784, 1024, 1024, 10], "batch": 1024, "optimizer": "adam"})"},
+    {"gpt",
+     R"({"kind": "gpt", "vocab": 512, "layers": 4, "width": 256, "heads": 4, "positions": 128,)"
+     R"( "tied": false, "batch": 24, "time": 128, "optimizer": "adamw"})"},
     {"lstm-lm", R"({"kind": "lstm-lm", "vocab": 1000, "embedding": 256, "units": 256, "layers": 2,)"
                 R"( "batch": 24, "time": 64, "optimizer": "adam"})"},
 };
 
 const SharedRow kGpts[] = {
-    {"gpt-124m", R"({"kind": "gpt", "vocab": 50304, "layers": 12, "width": 768, "heads": 12,)"
-                 R"( "positions": 1024, "tied": true, "batch": 4, "time": 1024, "optimizer": "adamw"})"},
-    {"gpt-1.5b", R"({"kind": "gpt", "vocab": 50304, "layers": 48, "width": 1600, "heads": 25,)"
-                 R"( "positions": 1024, "tied": true, "batch": 4, "time": 1024, "optimizer": "adamw"})"},
+    {"gpt-124m",
+     R"({"kind": "gpt", "vocab": 50304, "layers": 12, "width": 768, "heads": 12,)"
+     R"( "positions": 1024, "tied": true, "batch": 4, "time": 1024, "optimizer": "adamw"})"},
+    {"gpt-1.5b",
+     R"({"kind": "gpt", "vocab": 50304, "layers": 48, "width": 1600, "heads": 25,)"
+     R"( "positions": 1024, "tied": true, "batch": 4, "time": 1024, "optimizer": "adamw"})"},
 };
 constexpr std::int64_t kSequences = 4;  // of each rank
 constexpr double kGigabit = 125e6;      // bytes a second
@@ -125,8 +129,7 @@ void curve(Report& report) {
         const double start = now();
         const OnPaper paper = any.of(ranks);
         dist::Cluster cluster = dist::cluster_of(plan::this_machine(), 1);
-        cluster.between = {.seconds_per_message = 50e-6,
-                           .bytes_per_second = gigabits * kGigabit};
+        cluster.between = {.seconds_per_message = 50e-6, .bytes_per_second = gigabits * kGigabit};
         const dist::Simulated step = dist::simulate(paper.tables, cluster);
         const double took = now() - start;
         longest = std::max(longest, took);
@@ -137,8 +140,8 @@ void curve(Report& report) {
         for (const dist::Simulated::Rank& r : step.ranks) sent = std::max(sent, r.sent);
         report.say("  %8s %9d %10.1f s %7.0f%% %7.1f%% %7.1f%% %14s %10.2f s\n",
                    formatted("%g Gb/s", gigabits).c_str(), ranks, step.seconds, 100 * part,
-                   100 * step.waiting(), 100 * step.exposed(),
-                   to_string(ByteSize{sent}).c_str(), took);
+                   100 * step.waiting(), 100 * step.exposed(), to_string(ByteSize{sent}).c_str(),
+                   took);
         const std::string of = formatted("%s, %s, %d processes", row.name, network.c_str(), ranks);
         report.metric(of, "step", step.seconds, "s");
         report.metric(of, "of one process", part, "");

@@ -32,12 +32,12 @@ TEST_F(Processes, areForecastWithoutThem) {
   const Ran ran = ebb({"plan", "c.toml", "--processes", "1,2,5", "--network", "10Gbit/s,50us"});
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.err, "");
-  for (const char* part : {"processes", "time a step", "speed-up", "waiting", "exposed", "peak of each",
-                           "10 Gbit/s, 50 us"})
+  for (const char* part : {"processes", "time a step", "speed-up", "waiting", "exposed",
+                           "peak of each", "10 Gbit/s, 50 us"})
     EXPECT_HAS(ran.out, part);
 
-  const Json all = json({"--processes", "1,2,5", "--network", "10Gbit/s,50us", "--set",
-                         "train.threads=1"});
+  const Json all =
+      json({"--processes", "1,2,5", "--network", "10Gbit/s,50us", "--set", "train.threads=1"});
   EXPECT_EQ(all["network"]["bytes_per_second"], 1.25e9);
   EXPECT_DOUBLE_EQ(all["network"]["seconds_per_message"], 5e-5);
   EXPECT_FALSE(all["network"]["measured"]);
@@ -68,8 +68,8 @@ TEST_F(Processes, areForecastWithoutThem) {
   }
   EXPECT_GT(all["processes"][1]["peak"], all["processes"][0]["peak"]) << "messages take memory";
 
-  const Json slow = json({"--processes", "2", "--network", "1 Mbit/s, 20ms", "--set",
-                          "train.threads=1"});
+  const Json slow =
+      json({"--processes", "2", "--network", "1 Mbit/s, 20ms", "--set", "train.threads=1"});
   EXPECT_GT(slow["processes"][0]["seconds"], 10 * double(all["processes"][1]["seconds"]));
 }
 
@@ -91,14 +91,15 @@ TEST_F(Processes, thatDoNotFitAreSaid) {
   const Ran ran = ebb({"plan", "c.toml", "--processes", "1,2", "--network", "1Gbit/s,50us",
                        "--memory", "16MiB", "--json"});
   EXPECT_EQ(ran.code, 3);
-  EXPECT_HAS(ran.err, "c.toml: the budget is too small for 2 processes: the smallest that does is ");
+  EXPECT_HAS(ran.err,
+             "c.toml: the budget is too small for 2 processes: the smallest that does is ");
   const Json all = Json::parse(ran.out)["processes"];
   EXPECT_TRUE(all[0]["fits"]);
   EXPECT_FALSE(all[1]["fits"]);
   const std::uint64_t least = all[1]["smallest_budget"];
   EXPECT_GT(least, 16u << 20);
-  const Json fits = json({"--processes", "2", "--network", "1Gbit/s,50us", "--memory",
-                          std::to_string(least)});
+  const Json fits =
+      json({"--processes", "2", "--network", "1Gbit/s,50us", "--memory", std::to_string(least)});
   EXPECT_TRUE(fits["processes"][0]["fits"]);
   EXPECT_LE(fits["processes"][0]["peak"], least);
 }

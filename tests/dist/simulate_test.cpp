@@ -194,7 +194,8 @@ TEST(Simulate, MoreThreadsThanCoresShareThem) {
   for (Timetable& t : all) t.compute(1);
   const Cluster one_host{.ranks_per_host = 4, .threads = 1, .cores = 2};
   expect_near(simulate(all, one_host).seconds, 2);
-  all[0].compute(1);  // two seconds of it; the others are done when it has half, and leave it a core
+  all[0].compute(
+      1);  // two seconds of it; the others are done when it has half, and leave it a core
   expect_near(simulate(all, one_host).seconds, 3);
   Cluster two_hosts = one_host;
   two_hosts.ranks_per_host = 2;
@@ -255,7 +256,8 @@ TEST(Simulate, KeepsItsBoundsAtRandom) {
     double computed = 0, through = 0;
     for (int i = 0; i < 40; ++i) {
       const int from = static_cast<int>(below(static_cast<std::uint64_t>(ranks)));
-      const int to = (from + 1 + static_cast<int>(below(static_cast<std::uint64_t>(ranks - 1)))) % ranks;
+      const int to =
+          (from + 1 + static_cast<int>(below(static_cast<std::uint64_t>(ranks - 1)))) % ranks;
       const std::uint64_t bytes = below(5000);
       const double seconds = static_cast<double>(below(100)) * 1e-4;
       for (const int r : {from, to}) {

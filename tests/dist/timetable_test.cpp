@@ -117,9 +117,15 @@ void listen(const Case& c, const F& f) {
 }
 
 TEST(Timetables, AreWhatRanksDo) {
-  for (const Case& c : {Case{"mlp", 2}, {"mlp", 3, 2}, {"mlp", 5}, {"cnn", 3}, {"tied-lm", 3},
-                        {"gpt", 2, 3}, {"embeddings", 4}}) {
-    SCOPED_TRACE(fmt::format("{} on {} ranks, micro-batches of {}", c.kind, c.ranks, c.micro_batch));
+  for (const Case& c : {Case{"mlp", 2},
+                        {"mlp", 3, 2},
+                        {"mlp", 5},
+                        {"cnn", 3},
+                        {"tied-lm", 3},
+                        {"gpt", 2, 3},
+                        {"embeddings", 4}}) {
+    SCOPED_TRACE(
+        fmt::format("{} on {} ranks, micro-batches of {}", c.kind, c.ranks, c.micro_batch));
     int steps = 0, letters = 0;
     listen(c, [&](const plan::Plan& plan, const Timetable& heard) {
       const Timetable table = timetable(plan, heard.rank, heard.size);
@@ -181,8 +187,7 @@ TEST(Timetables, OfAThousandRanksAreMadeOnPaper) {
     dist::World alone;
     test::SharedTraining training("mlp", alone, 1500);
     training.options.world = &paper;
-    const BatchSpec spec =
-        programs::data_for("mlp", 1500, 3).batch(600).part(paper).spec();
+    const BatchSpec spec = programs::data_for("mlp", 1500, 3).batch(600).part(paper).spec();
     const auto step = compile(spec, training.options, [&](const Batch& b) {
       return training.adam.minimize(training.subject.loss(b));
     });

@@ -49,9 +49,10 @@ TEST(Network, IsWrittenAsPeopleWriteOne) {
   expect("1Gbit/s,0us", 125e6, 0);
   EXPECT_EQ(readable(parse_network("10Gbit/s,50us")), "10 Gbit/s, 50 us");
   EXPECT_EQ(readable(parse_network("2.5MB/s,0.5us")), "20 Mbit/s, 0.5 us");
-  for (const char* text : {"", ",", "10", "10Gbit", "Gbit/s,50us", "-1Gbit/s,50us", "1e3Gbit/s,50us",
-                           "1Gbit/s,", "1Gbit/s,50", "1Gbit/s,50us,1", "1.2.3Gbit/s,50us",
-                           "nanGbit/s,50us", "1Gbit/s,-5us", "0Mbit/s", "9999Tbit/s", "1Gbit/s,11s"}) {
+  for (const char* text :
+       {"", ",", "10", "10Gbit", "Gbit/s,50us", "-1Gbit/s,50us", "1e3Gbit/s,50us", "1Gbit/s,",
+        "1Gbit/s,50", "1Gbit/s,50us,1", "1.2.3Gbit/s,50us", "nanGbit/s,50us", "1Gbit/s,-5us",
+        "0Mbit/s", "9999Tbit/s", "1Gbit/s,11s"}) {
     EXPECT_THROW(parse_network(text), Error) << text;
   }
 }

@@ -13,7 +13,7 @@ struct Launch {
   std::vector<std::string> program;  // and its arguments
 };
 
-int cores();                        // that this process may use
+int cores();                         // that this process may use
 int threads_of_each(int processes);  // of so many on this machine, where nobody says another number
 
 // mpirun -np 2 … program arguments. What is said there:

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = Timetable::Entry::Kind;
 
-constexpr std::uint64_t kVoteBytes = 64;      // what says that it is the same vote (dist/collectives)
+constexpr std::uint64_t kVoteBytes = 64;  // what says that it is the same vote (dist/collectives)
 constexpr std::uint64_t kVoteTags = 1 << 16;  // above those of letters
 
 struct Todo {
@@ -41,8 +41,8 @@ struct Channel {
 
 struct Way {
   SharedWay jobs;
-  bool within = false;    // a host
-  int from = 0, to = 0;   // hosts
+  bool within = false;   // a host
+  int from = 0, to = 0;  // hosts
   std::size_t counted = 0;
   double due = SharedWay::kNever;
 };
@@ -64,8 +64,8 @@ struct RankState {
   std::vector<Todo> todo;
   std::size_t at = 0;
   int first_letter = 0;
-  double since = 0;     // when it began to compute or to wait
-  int waits_for = -1;   // letter
+  double since = 0;    // when it began to compute or to wait
+  int waits_for = -1;  // letter
   double ended = -1;
 };
 
@@ -222,8 +222,8 @@ class Simulation {
     const bool within = host_of(from) == host_of(to);
     const auto a = static_cast<std::uint64_t>(within ? from : host_of(from));
     const auto b = static_cast<std::uint64_t>(within ? to : host_of(to));
-    const auto [at, fresh] = way_of_.try_emplace((within ? std::uint64_t{1} << 63 : 0) | a << 31 | b,
-                                                 static_cast<int>(ways_.size()));
+    const auto [at, fresh] = way_of_.try_emplace(
+        (within ? std::uint64_t{1} << 63 : 0) | a << 31 | b, static_cast<int>(ways_.size()));
     if (!fresh) return at->second;
     const int w = at->second, h = host_of(from), g = host_of(to);
     ways_.push_back({SharedWay(within), within, h, g});
@@ -274,11 +274,12 @@ class Simulation {
       const Host& h = host(v.from);
       rate = cluster_.within.bytes_per_second * part_of_cores(h);
       if (cluster_.memory_bytes > 0)
-        rate = std::min(rate, cluster_.memory_bytes /
-                                  static_cast<double>(std::max<std::size_t>(1, h.copies)));
+        rate = std::min(
+            rate, cluster_.memory_bytes / static_cast<double>(std::max<std::size_t>(1, h.copies)));
     } else {
       const std::size_t most = std::max(host(v.from).out.messages, host(v.to).in.messages);
-      rate = cluster_.between.bytes_per_second / static_cast<double>(std::max<std::size_t>(1, most));
+      rate =
+          cluster_.between.bytes_per_second / static_cast<double>(std::max<std::size_t>(1, most));
     }
     v.jobs.set_rate(now_, rate);
     expect(v.due, v.jobs.next(), Event::Of::way, w);

@@ -22,10 +22,10 @@ namespace ebb::dist {
 struct Cluster {
   plan::Network between = {};  // hosts: of the link that each has, each way
   plan::Network within = {};   // one host: of one message at a time
-  double memory_bytes = 0;     // a second, of all that is copied on one host; 0: no limit of their own
-  int ranks_per_host = 1;      // rank r is on host r / ranks_per_host
-  int threads = 1;             // of a rank
-  double cores = 0;            // of a host; 0: one for each thread and message
+  double memory_bytes = 0;  // a second, of all that is copied on one host; 0: no limit of their own
+  int ranks_per_host = 1;   // rank r is on host r / ranks_per_host
+  int threads = 1;          // of a rank
+  double cores = 0;         // of a host; 0: one for each thread and message
 };
 
 // Hosts like this machine, each with so many ranks; between them the network that is usual.
@@ -33,9 +33,9 @@ Cluster cluster_of(const plan::Machine& machine, int ranks_per_host);
 
 struct Simulated {
   struct Rank {
-    double busy = 0;     // seconds that it computes
-    double waiting = 0;  // for messages and votes, and at the end for those that are slower
-    double exposed = 0;  // of that: while what it waits for is on its way
+    double busy = 0;         // seconds that it computes
+    double waiting = 0;      // for messages and votes, and at the end for those that are slower
+    double exposed = 0;      // of that: while what it waits for is on its way
     std::uint64_t sent = 0;  // bytes
     bool operator==(const Rank&) const = default;
   };

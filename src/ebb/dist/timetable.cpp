@@ -47,13 +47,12 @@ double seconds_of(const plan::Node& node, std::uint64_t scratch) {
 // The calls of a program in their order, with the sums that each goes on from and adds to.
 class Calls {
  public:
-  Calls(const plan::Program& program, double slower)
-      : sums_(exec::sum_uses(program)) {
+  Calls(const plan::Program& program, double slower) : sums_(exec::sum_uses(program)) {
     double all = 0;
     for (const plan::Step& step : program.schedule.steps) {
       const bool runs = step.kind == plan::Step::Kind::run;
-      seconds_.push_back(
-          runs ? seconds_of(program.lowered.graph.nodes[step.node], step.scratch) : 0);
+      seconds_.push_back(runs ? seconds_of(program.lowered.graph.nodes[step.node], step.scratch)
+                              : 0);
       all += seconds_.back();
     }
     const double times = all > 0 ? slower * program.schedule.seconds / all : 0;
@@ -187,8 +186,8 @@ std::vector<Timetable> timetables(const std::vector<const plan::Plan*>& plans, s
       return p->part.rows(p->examples) == own;
     });
     if (of == plans.end())
-      throw Error(fmt::format("timetables: rank {} of {} has {} rows, and there is no plan for that",
-                              rank, size, own));
+      throw Error(fmt::format(
+          "timetables: rank {} of {} has {} rows, and there is no plan for that", rank, size, own));
     all.push_back(timetable(**of, rank, size, slower));
   }
   return all;

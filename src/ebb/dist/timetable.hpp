@@ -31,8 +31,8 @@ struct Timetable {
   };
   struct Entry {
     enum class Kind : std::uint8_t { compute, start, wait, vote } kind = Kind::compute;
-    double seconds = 0;      // compute
-    int letter = -1;         // start, wait: which of the letters
+    double seconds = 0;     // compute
+    int letter = -1;        // start, wait: which of the letters
     const char* what = "";  // vote: on what; the words of whoever calls it, which last
     bool operator==(const Entry& other) const;
   };

@@ -96,7 +96,7 @@ class World final : public Ranks {
   // Bytes that the library for messages holds, set aside of a budget for as long as this lives.
   std::uint64_t footprint() const;
   static std::uint64_t footprint_of(int ranks_here);  // what that comes to, of so many on a host
-  static std::uint64_t lasting_footprint();              // of it, what is held while steps run
+  static std::uint64_t lasting_footprint();           // of it, what is held while steps run
 
  private:
   class Job;

@@ -140,9 +140,8 @@ void Executor::run_all(std::span<const Tensor> inputs, ResultPlaces results, boo
 
 void Executor::run_divided(std::span<const Tensor> inputs, ResultPlaces results,
                            random::State& draws, bool timed) {
-  shared_step(*ranks_, *chain_, plan_.runs, [&](const Plan::Run& run) {
-    run_micro_batch(run, inputs, results, draws, timed);
-  });
+  shared_step(*ranks_, *chain_, plan_.runs,
+              [&](const Plan::Run& run) { run_micro_batch(run, inputs, results, draws, timed); });
 }
 
 void Executor::run(std::span<const Tensor> inputs, std::vector<Tensor>& results) {

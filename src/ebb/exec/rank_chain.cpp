@@ -16,8 +16,8 @@ namespace {
 
 using plan::RankSums;
 
-constexpr std::uint64_t kSmall = 32 << 10;  // bytes of a sum that goes with others of its call
-constexpr int kTotals = (kLargestTag + 1) / 2;   // tags from here on
+constexpr std::uint64_t kSmall = 32 << 10;      // bytes of a sum that goes with others of its call
+constexpr int kTotals = (kLargestTag + 1) / 2;  // tags from here on
 
 struct Stretch {  // of the arena
   std::uint64_t offset, bytes = 0;

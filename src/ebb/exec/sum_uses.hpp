@@ -9,7 +9,8 @@
 namespace ebb::exec {
 
 struct SumUses {
-  std::vector<plan::Id> takes;  // before it: each sum once, by the first step that reads or writes it
+  std::vector<plan::Id>
+      takes;  // before it: each sum once, by the first step that reads or writes it
   std::vector<plan::Id> gives;  // after it
   bool operator==(const SumUses&) const = default;
 };

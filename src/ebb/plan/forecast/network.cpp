@@ -37,10 +37,10 @@ struct Unit {
   std::string_view name;
   double size;  // bytes a second; seconds
 };
-constexpr Unit kSpeeds[] = {
-    {"Tbit/s", 125e9}, {"Gbit/s", 125e6}, {"Mbit/s", 125e3}, {"kbit/s", 125},
-    {"GB/s", 1e9},     {"MB/s", 1e6},     {"kB/s", 1e3},     {"GiB/s", 1 << 30},
-    {"MiB/s", 1 << 20}, {"KiB/s", 1 << 10}};
+constexpr Unit kSpeeds[] = {{"Tbit/s", 125e9}, {"Gbit/s", 125e6},  {"Mbit/s", 125e3},
+                            {"kbit/s", 125},   {"GB/s", 1e9},      {"MB/s", 1e6},
+                            {"kB/s", 1e3},     {"GiB/s", 1 << 30}, {"MiB/s", 1 << 20},
+                            {"KiB/s", 1 << 10}};
 constexpr Unit kTimes[] = {{"ms", 1e-3}, {"us", 1e-6}, {"µs", 1e-6}, {"ns", 1e-9}, {"s", 1}};
 constexpr double kLeastSpeed = 1e3, kMostSpeed = 1e14, kMostSeconds = 10;
 
@@ -73,9 +73,10 @@ std::optional<double> quantity(std::string_view text, std::span<const Unit> unit
 
 Network parse_network(std::string_view text) {
   const auto refuse = [&](std::string_view why) {
-    throw Error(fmt::format("\"{}\" is no network: {}; write a speed and the time of a message, "
-                            "such as 10Gbit/s,50us",
-                            text, why));
+    throw Error(
+        fmt::format("\"{}\" is no network: {}; write a speed and the time of a message, "
+                    "such as 10Gbit/s,50us",
+                    text, why));
   };
   const std::size_t comma = text.find(',');
   const std::string_view first = trimmed(text.substr(0, comma));
@@ -96,8 +97,9 @@ Network parse_network(std::string_view text) {
 
 std::string readable(const Network& n) {
   const double bits = 8 * n.bytes_per_second;
-  const Unit unit = bits >= 1e9 ? Unit{"Gbit/s", 1e9} : bits >= 1e6 ? Unit{"Mbit/s", 1e6}
-                                                                   : Unit{"kbit/s", 1e3};
+  const Unit unit = bits >= 1e9   ? Unit{"Gbit/s", 1e9}
+                    : bits >= 1e6 ? Unit{"Mbit/s", 1e6}
+                                  : Unit{"kbit/s", 1e3};
   return fmt::format("{:.3g} {}, {:.3g} us", bits / unit.size, unit.name,
                      n.seconds_per_message * 1e6);
 }

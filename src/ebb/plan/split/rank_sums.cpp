@@ -259,7 +259,8 @@ std::vector<std::size_t> RankSums::calls_of_places(std::size_t count) const {
   if (!possible()) return calls;
   std::size_t next = count;
   for (const Sum& s : sums) next -= s.place < 0;
-  for (const Sum& s : sums) calls[s.place >= 0 ? static_cast<std::size_t>(s.place) : next++] = s.call;
+  for (const Sum& s : sums)
+    calls[s.place >= 0 ? static_cast<std::size_t>(s.place) : next++] = s.call;
   return calls;
 }
 
