@@ -98,7 +98,7 @@ void check_seen(dist::World& world, const std::string& directory, const std::str
   // Names come late over some networks.
   together(&world, "a look at the run's directory", [&] {
     for (int i = 0; !seen(); ++i) {
-      if (i == 30)
+      if (i == 20)
         throw Error(fmt::format(
             "{} is not here, where rank 0 on {} has made it; a run lies in a directory that "
             "all hosts share (--out)",
@@ -106,6 +106,21 @@ void check_seen(dist::World& world, const std::string& directory, const std::str
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   });
+}
+
+std::unique_ptr<train::TimelineFile> timeline_in(const std::string& path, dist::World& world) {
+  world.check_same("file of --trace", path);
+  if (path.empty()) return nullptr;
+  return std::make_unique<train::TimelineFile>(path, world, world.host());
+}
+
+void add_trace(CLI::App& command, std::string& path) {
+  command
+      .add_option(
+          "--trace", path,
+          "a file for Perfetto or chrome://tracing: what all processes have done last, call "
+          "by call and message by message")
+      ->type_name(value::kFile);
 }
 
 void start_processes(const char* command, int processes, const std::function<void()>& check) {

@@ -1,14 +1,16 @@
-// Commands that several processes run together: --processes, and what each of them does.
+// Commands that several processes run together: --processes, --trace, and what each of them does.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "apps/ebb/console.hpp"
 #include "ebb/dist/world.hpp"
 #include "ebb/train/job.hpp"
+#include "ebb/train/run/timeline_file.hpp"
 
 namespace ebb::app {
 
@@ -48,5 +50,9 @@ void in_world(const char* command, int processes, const std::function<train::Con
   }
   if (code) throw Exit{code};
 }
+
+void add_trace(CLI::App& command, std::string& path);
+// Before anything is compiled, so that what it holds is counted; null where it is not asked for.
+std::unique_ptr<train::TimelineFile> timeline_in(const std::string& path, dist::World& world);
 
 }  // namespace ebb::app

@@ -86,9 +86,10 @@ constexpr char kAsItWas[] = "before it went on; the run is as it was";
 // The exit code: not 0 where a signal has stopped it, on all ranks alike.
 int train_in(dist::World& world, train::Job& job, train::Trainer& trainer,
              const train::StopSignal& stop, const std::string& directory,
-             const train::Standing& standing) {
+             const train::Standing& standing, train::TimelineFile* timeline) {
   const bool over = standing.over.has_value();
   const train::Outcome out = run_steps(trainer, stop, directory);
+  if (timeline) timeline->write();
   const train::RunDirectory run = train::RunDirectory::open(directory);
   by_first(world, "the model", [&] {
     const train::Checkpoints checkpoints(run.checkpoints());
@@ -112,7 +113,7 @@ int train_in(dist::World& world, train::Job& job, train::Trainer& trainer,
 
 struct Train {
   ConfigFlags flags;
-  std::string out;
+  std::string out, trace;
   int processes = 0;
 
   void run() const {
@@ -137,6 +138,7 @@ struct Train {
     directory = world.broadcast(directory);
     const bool again = train::RunDirectory::is_run(directory);
     std::optional<train::Job> job;
+    std::unique_ptr<train::TimelineFile> timeline;
     std::unique_ptr<train::Trainer> trainer;
     {
       // Until all is known to fit nothing is written, so that nothing is left behind.
@@ -146,6 +148,7 @@ struct Train {
         check_rows("train", world, *job);
       });
       job->world = &world;
+      timeline = timeline_in(trace, world);
       trainer = job->trainer(directory, !quiet());
       warn(job->data->notes);
       say(to_string(trainer->plan()));
@@ -161,7 +164,9 @@ struct Train {
     try {
       check_seen(world, directory, text);
       seen = true;
-      return train_in(world, *job, *trainer, stop, directory, {});
+      return train_in(world, *job, *trainer, stop, directory, {}, timeline.get());
+    } catch (const dist::RankLost&) {  // also before its first save a run is there, to go on from step 0
+      throw;
     } catch (const Error&) {  // no step was taken: the name is free for another try
       std::error_code left_as_it_is;
       if (world.first() && !again && (trainer->holds_directory() || !seen) &&
@@ -173,7 +178,7 @@ struct Train {
 };
 
 struct Resume {
-  std::string directory, memory;
+  std::string directory, memory, trace;
   std::vector<std::string> set;
   int processes = 0;
 
@@ -197,6 +202,7 @@ struct Resume {
     together(&world, "the run", [&] { config = load(); });
     world.check_same("config", train::of_all_ranks(config));
     std::optional<train::Job> job;
+    std::unique_ptr<train::TimelineFile> timeline;
     std::unique_ptr<train::Trainer> trainer;
     train::Standing standing;
     {
@@ -206,6 +212,7 @@ struct Resume {
         check_rows("resume", world, *job);
       });
       job->world = &world;
+      timeline = timeline_in(trace, world);
       if (world.first()) mind_limit(job->config);
       trainer = job->trainer(directory, !quiet());
       standing = trainer->take_up();
@@ -219,7 +226,7 @@ struct Resume {
       if (!overrides().empty())
         write_file(train::RunDirectory::open(directory).config(), train::to_toml(job->config));
     });
-    return train_in(world, *job, *trainer, stop, directory, standing);
+    return train_in(world, *job, *trainer, stop, directory, standing, timeline.get());
   }
 };
 
@@ -243,6 +250,7 @@ void add_train(CLI::App& app) {
                 "directory of the run; runs/ and the config's name where it is not said")
       ->type_name(value::kFolder);
   add_processes(*c, train->processes);
+  add_trace(*c, train->trace);
   add_quiet(*c);
   c->callback([train] { train->run(); });
 
@@ -266,6 +274,7 @@ void add_train(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name(value::kSetting);
   add_processes(*r, resume->processes);
+  add_trace(*r, resume->trace);
   add_quiet(*r);
   r->callback([resume] { resume->run(); });
 }

@@ -114,6 +114,7 @@ class FailuresOfTraining : public testing::Test {
   void expect_good(const std::string& directory, const Moment& m) const {
     if (testing::Test::HasFailure()) return;
     if (const int last = last_saved(directory)) expect_checkpoint(directory, last);
+    ASSERT_TRUE(fs::exists(directory)) << "the run is gone";
     const std::string copy = directory + "-copy";
     fs::copy(directory, copy, fs::copy_options::recursive);
     if (m.same) expect_goes_on(directory, m.ranks);

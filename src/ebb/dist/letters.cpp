@@ -1,4 +1,5 @@
 // What a world sends and receives for others: messages of its post.
+#include "ebb/base/timeline.hpp"
 #include "ebb/dist/post.hpp"
 #include "ebb/dist/world.hpp"
 
@@ -10,13 +11,25 @@ class Posted final : public Ranks::Letter {
  public:
   Posted(Post& post, Message::Direction direction, const Address& address,
          std::span<std::byte> bytes)
-      : post_(post), message_(direction, address, bytes) {}
+      : post_(post),
+        message_(direction, address, bytes),
+        peer_(address.peer),
+        what_(direction == Message::Direction::send ? "wait until a message is gone"
+                                                    : "wait for a message") {}
   void start() override { post_.start(message_); }
-  void wait() override { post_.wait(message_); }
+  void wait() override {
+    if (post_.over(message_)) return;
+    timeline::Slice wait(what_, timeline::Kind::wait);
+    wait.event().peer = peer_;
+    wait.event().scope = message_.about();
+    post_.wait(message_);
+  }
 
  private:
   Post& post_;
   Message message_;
+  const int peer_;
+  const char* const what_;
 };
 
 }  // namespace

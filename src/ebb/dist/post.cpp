@@ -68,6 +68,16 @@ void Post::start(Message& message) {
         "dist: a message of {} bytes, rank {} of {}, tag {}; expected at most {} bytes, a "
         "rank that there is, a tag from 0 to {}",
         message.bytes_.size(), a.peer, size_, a.tag, kLargestMessage, kLargestTag));
+  message.record_ = a.channel == Channel::data ? timeline::messages() : nullptr;
+  if (message.record_)
+    message.event_ = {.begin = timeline::nanoseconds_now(),
+                      .scope = timeline::about,
+                      .step = timeline::step(),
+                      .peer = a.peer,
+                      .tag = a.tag,
+                      .kind = message.direction_ == Message::Direction::send
+                                  ? timeline::Kind::send
+                                  : timeline::Kind::receive};
   {
     const std::lock_guard lock(lock_);
     if (failure_) std::rethrow_exception(failure_);

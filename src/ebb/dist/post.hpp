@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "ebb/base/messages/transport.hpp"
+#include "ebb/base/timeline.hpp"
 
 namespace ebb::dist {
 
@@ -39,6 +40,7 @@ class Message {
   ~Message();  // cancelled, or waited for, where it is under way
 
   std::size_t moved() const { return moved_; }  // bytes that came, or were sent, when it is over
+  Scope::Id about() const { return event_.scope; }  // where messages are recorded
 
  private:
   friend class Post;
@@ -54,6 +56,8 @@ class Message {
   // Of the post's thread.
   Transport::Request request_ = 0;
   double stuck_since_ = 0;  // 0: not
+  timeline::Track* record_ = nullptr;
+  timeline::Event event_;
   std::exception_ptr failure_;
   Message* next_ = nullptr;
 };

@@ -29,6 +29,12 @@ constexpr double kStuck = 8;
 }  // namespace
 
 void Post::finish(Message& message, Message::State state) {
+  if (message.record_ &&
+      state == Message::State::over) {  // before anybody can know that it is over
+    message.event_.end = timeline::nanoseconds_now();
+    message.event_.bytes = static_cast<std::uint32_t>(message.moved_);
+    message.record_->add(message.event_);
+  }
   {
     const std::lock_guard lock(lock_);  // so that who is about to sleep sees it
     message.state_.store(state, std::memory_order_release);

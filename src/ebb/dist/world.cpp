@@ -14,6 +14,7 @@
 
 #include "ebb/base/process.hpp"
 #include "ebb/base/runtime.hpp"
+#include "ebb/base/timeline.hpp"
 #include "ebb/dist/alert.hpp"
 #include "ebb/dist/collectives.hpp"
 #include "ebb/dist/identity.hpp"
@@ -228,6 +229,7 @@ void World::barrier() {
 
 bool World::agree(bool yes) {
   if (!job_) return yes;
+  const timeline::Slice slice("a vote", timeline::Kind::wait);
   return job_->collectives.vote(yes, "a vote");
 }
 
@@ -248,6 +250,7 @@ void World::together(const char* what, const std::exception_ptr& failed) {
     if (failed) std::rethrow_exception(failed);
     return;
   }
+  const timeline::Slice slice(what, timeline::Kind::wait);
   if (job_->collectives.vote(!failed, what)) {
     job_->told = false;
     set_told_by_another(false);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ebb/base/timeline.hpp"
 #include "ebb/exec/leave_steps.hpp"
 #include "ebb/exec/sum_uses.hpp"
 
@@ -96,7 +97,8 @@ class Builder {
                     static_cast<std::uint32_t>(call.out.size()),
                     addresses_.scratch(i),
                     step.scratch,
-                    lowered_.call[step.node]};
+                    lowered_.call[step.node],
+                    call.scope};
     for (const Id value : call.in) add_input(value);
     set_instances(node.out, step.out);
     bool updates = false;
@@ -185,12 +187,14 @@ Actions make_actions(const plan::Program& program, Addresses& addresses,
 }
 
 void Actions::run(SpillFile* file, CallSeconds* times, bool& updated, RankChain* chain) {
+  timeline::Track* const line = timeline::work();
+  const bool clocked = times || line;
   for (const Action& a : list) {
     switch (a.kind) {
       case Kind::run: {
         if (!updated && LeaveSteps::asked()) throw StepLeft();
         const Call& c = calls[a.index];
-        const double begin = times ? seconds_now() : 0;
+        const std::int64_t begin = clocked ? timeline::nanoseconds_now() : 0;
         const ops::Scratch scratch{c.scratch, c.scratch_bytes};
         StreamedUpdate* const stream = c.stream == kNone ? nullptr : &streams[c.stream];
         if (stream) stream->begin(*file, scratch);
@@ -199,7 +203,14 @@ void Actions::run(SpillFile* file, CallSeconds* times, bool& updated, RankChain*
           stream->run(*file, ins_of(c), outs_of(c), scratch);
         else
           c.type->run(c.op, ins_of(c), outs_of(c), scratch);
-        if (times) times->add(c.call, seconds_now() - begin);
+        const std::int64_t end = clocked ? timeline::nanoseconds_now() : 0;
+        if (times) times->add(c.call, static_cast<double>(end - begin) * 1e-9);
+        if (line)
+          line->add({.begin = begin,
+                     .end = end,
+                     .name = c.type->name,
+                     .scope = c.scope,
+                     .kind = timeline::Kind::call});
         break;
       }
       case Kind::write: {
@@ -212,9 +223,11 @@ void Actions::run(SpillFile* file, CallSeconds* times, bool& updated, RankChain*
         t.ticket = file->read(t.slot, {t.data, t.bytes});
         break;
       }
-      case Kind::wait:
+      case Kind::wait: {
+        const timeline::Slice wait("wait for the spill file", timeline::Kind::wait);
         file->wait(transfers[a.index].ticket);
         break;
+      }
       case Kind::take:
         chain->take(a.index);
         break;

@@ -32,7 +32,8 @@ struct Actions {
     std::uint32_t first_in, ins, first_out, outs;  // of those below
     std::byte* scratch;
     std::size_t scratch_bytes;
-    plan::Id call;                  // of the trace
+    plan::Id call;  // of the trace
+    Scope::Id scope;
     plan::Id stream = plan::kNone;  // where it is a streamed update
   };
   struct Transfer {

@@ -6,6 +6,7 @@
 #include "ebb/base/memory/memory.hpp"
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
+#include "ebb/base/timeline.hpp"
 #include "ebb/exec/bound_program.hpp"
 #include "ebb/exec/shared_step.hpp"
 #include "ebb/exec/spill/planned_spill.hpp"
@@ -112,6 +113,7 @@ void Executor::take_memory(Arenas::Lease& lease, std::vector<Tensor>* results) {
 void Executor::run_micro_batch(const Plan::Run& run, std::span<const Tensor> inputs,
                                ResultPlaces results, random::State& draws, bool timed) {
   BoundProgram& bound = *programs_[static_cast<std::size_t>(run.program)];
+  const timeline::Slice slice(run.examples ? "micro-batch" : "updates", timeline::Kind::part);
   const MicroBatch batch{plan_, bound.program, run, inputs, bound.example_bytes, results};
   bound.patch(batch);
   if (plan_.split()) {
@@ -154,6 +156,9 @@ void Executor::run(std::span<const Tensor> inputs, ResultPlaces places) {
 void Executor::step(std::span<const Tensor> inputs, std::vector<Tensor>* results,
                     ResultPlaces places) {
   if (torn_) throw Error(kTorn);
+  timeline::step_begins();
+  timeline::Slice slice("step", timeline::Kind::step);
+  slice.event().step = timeline::step();
   Arenas::Lease lease(arenas_, arena_);
   arena_ = &lease.arena();
   if (ranks_) ranks_->step_begins();

@@ -9,6 +9,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/memory.hpp"
 #include "ebb/base/messages/transport.hpp"
+#include "ebb/base/timeline.hpp"
 #include "ebb/trace/passes.hpp"
 
 namespace ebb::exec {
@@ -22,6 +23,7 @@ constexpr int kTotals = (kLargestTag + 1) / 2;  // tags from here on
 struct Stretch {  // of the arena
   std::uint64_t offset, bytes = 0;
   std::size_t sums = 0, call = RankSums::kNoCall;
+  Scope::Id scope = 0;
   bool total = false;  // is wanted on all ranks
   trace::Id start = trace::kNone,
             next = trace::kNone;  // the sum that it goes on from; that goes on from it
@@ -47,6 +49,8 @@ std::vector<Stretch> stretches_of(const plan::Plan& plan) {
     sums[k].offset = plan.carry_offsets[k];
     sums[k].bytes = memory::aligned(trace.values[id].spec.bytes());
     sums[k].sums = 1;
+    if (const trace::Id call = trace.values[id].call; call != trace::kNone)
+      sums[k].scope = trace.calls[call].scope;
     sums[k].total = used[id] > 1;  // by more than being one that goes on
     if (k >= trace.starts.size() || trace.starts[k] == trace::kNone) continue;
     sums[k].start = trace.starts[k];
@@ -111,6 +115,7 @@ RankChain::RankChain(Ranks& ranks, const plan::Plan& plan, std::byte* arena)
     };
     const int tag = static_cast<int>(g);
     groups_[g].sums = of.sums;
+    groups_[g].scope = of.scope;
     if (rank > 0 || of.start != trace::kNone) groups_[g].so_far_in = in(tag);
     if (rank < end) groups_[g].so_far_out = out(tag);
     if (rank == end && of.next != trace::kNone)
@@ -128,8 +133,14 @@ void RankChain::begin() {
   for (Group& g : groups_) {
     g.given = 0;
     g.taken = !g.so_far_in;
-    if (g.so_far_in) g.so_far_in->start();
+    if (g.so_far_in) start(g, *g.so_far_in);
   }
+}
+
+void RankChain::start(const Group& group, Letters& letters) {
+  timeline::about = group.scope;
+  letters.start();
+  timeline::about = 0;
 }
 
 void RankChain::take(Group& group) {
@@ -150,8 +161,8 @@ void RankChain::give(std::size_t sum) {
 void RankChain::send(std::size_t g) {
   Group& group = groups_[g];
   take(group);
-  if (group.so_far_out) group.so_far_out->start();
-  if (!group.total_in && group.total_out) group.total_out->start();
+  if (group.so_far_out) start(group, *group.so_far_out);
+  if (!group.total_in && group.total_out) start(group, *group.total_out);
   group.given = group.sums;
   sent_.push_back(g);
   // Where all cores compute, the thread that moves messages has none until the system takes one away.
@@ -167,12 +178,12 @@ void RankChain::finish() {
   // A total comes to where the sum so far is, which has to be gone.
   each([](Group& g) {
     if (g.so_far_out) g.so_far_out->wait();
-    if (g.total_in) g.total_in->start();
+    if (g.total_in) start(g, *g.total_in);
   });
   each([](Group& g) {
     if (!g.total_in) return;
     g.total_in->wait();
-    if (g.total_out) g.total_out->start();
+    if (g.total_out) start(g, *g.total_out);
   });
   each([](Group& g) {
     if (g.total_out) g.total_out->wait();

@@ -38,8 +38,10 @@ class RankChain {
   struct Group {   // of sums
     std::size_t sums = 0, given = 0;
     bool taken = false;
+    Scope::Id scope = 0;  // of the call that makes the first of them
     std::unique_ptr<Letters> so_far_in, so_far_out, total_in, total_out;  // null: there is none
   };
+  static void start(const Group& group, Letters& letters);
   void take(Group& group);
   void send(std::size_t group);
 

@@ -8,6 +8,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/budget.hpp"
 #include "ebb/base/process.hpp"
+#include "ebb/base/timeline.hpp"
 #include "ebb/exec/leave_steps.hpp"
 #include "ebb/train/trainer_run.hpp"
 
@@ -137,7 +138,7 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
   const auto asked = [&] { return any(static_cast<bool>(stop)); };
   bool stopped = false;
   while (!finished() && !(stopped = asked())) {
-    const Batch* batch = walk.next();
+    const Batch* const batch = next(walk);
     if (!batch) break;
     bool good = false;
     try {
@@ -164,6 +165,11 @@ Outcome Trainer::Run::loop(const StopSignal& stop) {
   stopped = stopped || asked();
   end_of_run(at, stop, stopped);
   return outcome(stop, stopped);
+}
+
+const Batch* Trainer::Run::next(BatchWalk& walk) {
+  const timeline::Slice slice("a batch");
+  return walk.next();
 }
 
 // What goes by the clock is due on all ranks when it is on the first.

@@ -6,6 +6,7 @@
 #include "ebb/base/error.hpp"
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/base/runtime.hpp"
+#include "ebb/base/timeline.hpp"
 #include "ebb/exec/leave_steps.hpp"
 #include "ebb/nn/layers.hpp"
 #include "ebb/tape/tape.hpp"
@@ -43,6 +44,7 @@ std::optional<Evaluation> Trainer::Run::measure() {
   Evaluation now;
   now.step = done;
   if (!held_out) return now;
+  const timeline::Slice slice("an evaluation");
   const std::vector<Metric>& figures = model.metrics();
   std::vector<double> sums(figures.size()), counts(figures.size());
   runtime::drop_code();  // of steps; and below of this, so that both are never in memory together
@@ -139,6 +141,7 @@ void Trainer::Run::try_sample() {
 }
 
 void Trainer::Run::make_sample() {
+  const timeline::Slice slice("a sample");
   std::string text;
   try {
     text = sampled(ema, [this] { return callbacks->sample(done, false); });

@@ -5,6 +5,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
+#include "ebb/base/timeline.hpp"
 #include "ebb/train/build/fingerprint.hpp"
 #include "ebb/train/checkpoint/manifest.hpp"
 #include "ebb/train/first_bad.hpp"
@@ -164,6 +165,7 @@ std::string Trainer::Run::last_good() const {
 
 void Trainer::Run::save(const data::Position& at) {
   if (options.directory.empty() || saved_at == done) return;
+  const timeline::Slice slice("saving");
   std::string path;
   by_first("a save", [&] { path = write_checkpoint(at); });
   saved_at = done;

@@ -60,6 +60,7 @@ struct Trainer::Run {
   Standing take_up();
   Outcome train(const StopSignal& stop);
   Outcome loop(const StopSignal& stop);
+  static const Batch* next(BatchWalk& walk);
   bool due(Pacer& pacer, const Boundary& here) const;
   void end_of_run(const data::Position& at, const StopSignal& stop, bool stopped);
   Outcome outcome(const StopSignal& stop, bool stopped) const;

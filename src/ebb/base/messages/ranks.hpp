@@ -32,7 +32,7 @@ class Ranks {
   virtual std::unique_ptr<Letter> letter_from(int rank, int tag, std::span<std::byte> bytes) = 0;
 
   // All ranks come here, each with what it has failed with, or null. Comes back where none has; else it throws
-  // on every rank: its own, or what names the first that has one. `what` is the same on all ranks.
+  // on every rank: its own, or what names the first that has one. `what`, a literal, is the same on all ranks.
   virtual void together(const char* what, const std::exception_ptr& failed) = 0;
   virtual bool agree(bool yes) = 0;                                    // whether all have said yes
   virtual std::vector<std::string> gather(std::string_view mine) = 0;  // small values, by rank
