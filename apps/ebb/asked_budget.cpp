@@ -52,6 +52,13 @@ void AskedBudget::end(Counts counts) {
   if (bytes_ && !Budget::now()) budget_ = Budget(ByteSize{bytes_});
 }
 
+void AskedBudget::restore(std::uint64_t least_bytes) {
+  least_bytes_ = least_bytes;
+  least_.reset();
+  least_ = std::make_unique<LeastBudget>(least_bytes_);
+  if (!Budget::now()) budget_ = Budget(ByteSize{bytes_});
+}
+
 void AskedBudget::must_hold(const std::function<void()>& trial) {
   if (bytes_ == 0) return;
   const auto taken = [&] {

@@ -2,11 +2,13 @@
 // it has no room for that, they go on without it until it is known how much would do, and refuse then.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "ebb/base/error.hpp"
 #include "ebb/base/memory/budget.hpp"
 #include "ebb/exec/compile.hpp"
 #include "ebb/train/job.hpp"
@@ -30,12 +32,38 @@ class AskedBudget {
       end(counts);
       return result;
     } catch (const OutOfMemory&) {
-      if (bytes_ == 0) throw;
+      if (bytes_ == 0 || tries_) throw;
     }
     lift();
     auto result = read();
     end(counts);
     return result;
+  }
+
+  // f(), which reads rows and compiles what reads them. Where it is for the budget to say whether rows are in memory,
+  // and they do not fit there, once more with the rows left in their files.
+  template <class F>
+  auto with_rows(train::Config& config, F&& f) {
+    if (bytes_ == 0 || config.data.in_memory != train::InMemory::automatic) return f();
+    const std::uint64_t before = least_bytes_;
+    std::uint64_t smallest = ~std::uint64_t{0};  // with rows in memory
+    try {
+      tries_ = true;
+      auto result = f();
+      tries_ = false;
+      return result;
+    } catch (const BudgetTooSmall& e) {
+      smallest = e.minimum;
+    } catch (const OutOfMemory&) {
+    }
+    tries_ = false;
+    restore(before);
+    config.data.in_memory = train::InMemory::no;
+    try {
+      return f();
+    } catch (const BudgetTooSmall& e) {
+      throw too_small(std::min(smallest, e.minimum));
+    }
   }
 
   // compile(options) within it. A shape is refused with what would do for itself; here, with what does for all.
@@ -60,9 +88,11 @@ class AskedBudget {
   void begin();
   void lift();
   void end(Counts counts);
+  void restore(std::uint64_t least_bytes);
   BudgetTooSmall too_small(std::uint64_t smallest) const;
 
   std::uint64_t bytes_ = 0, reserve_ = 0, least_bytes_ = 0;
+  bool tries_ = false;  // there is another way, should this one not fit
   Budget budget_;
   std::unique_ptr<LeastBudget> least_;
 };

@@ -54,6 +54,9 @@ CLI::Validator number_from(double least,
 // Says so where the budget is more than the process may hold: it would be killed, not refused.
 void mind_limit(const train::Config& config);
 
+// Of a plan as text: whether the data is in memory or in its files, and how many bytes it takes there.
+std::string place_of_rows(const train::Job& job);
+
 // Refuses to write over what is read, also by another of its names.
 void check_out(const char* command, const std::string& in, const std::string& out);
 

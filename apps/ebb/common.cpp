@@ -42,7 +42,12 @@ namespace {
 std::string no_budget(const std::string& text) {
   if (text == "auto" || text == "none") return {};
   try {
-    if (ByteSize::parse(text).bytes > 0) return {};
+    const std::uint64_t bytes = ByteSize::parse(text).bytes;
+    const bool plain = text.find_first_not_of("0123456789") == std::string::npos;
+    if (plain && bytes > 0 && bytes < (1_MiB).bytes)
+      return fmt::format("a number without a unit is bytes, and nothing runs in {0}; write {0}MiB",
+                         bytes);
+    if (bytes > 0) return {};
     return "nothing runs in 0 bytes; write a size such as 64MiB, auto or none";
   } catch (const Error& e) {
     return e.what();
@@ -98,6 +103,20 @@ void mind_limit(const train::Config& config) {
                     to_string(ByteSize{config.memory.budget.bytes}), to_string(ByteSize{all.bytes}),
                     all.source, process::safe_budget(all) >> 20),
         0);
+}
+
+std::string place_of_rows(const train::Job& job) {
+  const data::RowsHeld& held = job.data->held;
+  const bool decides = job.config.data.in_memory == train::InMemory::automatic;
+  const auto line = [](const char* what, std::uint64_t bytes, const std::string& how) {
+    if (bytes == 0) return std::string();
+    return fmt::format("  {:<21} {:>10}   {}\n", what, to_string(ByteSize{bytes}), how);
+  };
+  return line("data in memory", job.data->drawn, "rows that were generated") +
+         line("data in memory", held.in_memory,
+              decides ? "data.in_memory = \"auto\": of a budget a quarter at most"
+                      : "data.in_memory = true") +
+         line("data in its files", held.in_files, "each batch reads its own rows");
 }
 
 void check_out(const char* command, const std::string& in, const std::string& out) {

@@ -47,10 +47,13 @@ struct Eval {
     const std::string from = directory();
     AskedBudget budget(memory);
     train::Job job = open_run(budget, from, memory, last ? train::Which::last : train::Which::best);
-    const std::optional<Dataset> rows = budget.reading([&] { return rows_of(job); });
-    if (!rows)
-      throw Error(fmt::format("{}: the run holds no data out; name some with --data", from));
-    if (budget.bytes()) refuse_too_little(job, *rows, budget);
+    const std::optional<Dataset> rows = budget.with_rows(job.config, [&] {
+      std::optional<Dataset> read = budget.reading([&] { return rows_of(job); });
+      if (!read)
+        throw Error(fmt::format("{}: the run holds no data out; name some with --data", from));
+      if (budget.bytes()) refuse_too_little(job, *read, budget);
+      return read;
+    });
     const std::vector<train::Figure> figures = job.evaluate(*rows);
     if (json) {
       nlohmann::json all = {{"run", from}, {"step", job.from.step}, {"rows", rows->size()}};

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/ebb/commands.hpp"
 #include "apps/ebb/console.hpp"
@@ -9,6 +10,7 @@
 #include "apps/ebb/interrupted.hpp"
 #include "apps/ebb/plan_processes.hpp"
 #include "ebb/base/bytes.hpp"
+#include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
 #include "ebb/base/process.hpp"
 
@@ -77,22 +79,38 @@ struct PlanCommand {
       all["steps_per_epoch"] = job.length.per_epoch;
       all["run_seconds"] = seconds;
       all["data_scanned"] = job.data->scanned;
+      all["data_in_memory"] = job.data->held.in_memory + job.data->drawn;
+      all["data_in_files"] = job.data->held.in_files;
       return print(all.dump() + "\n");
     }
     print(to_string(plan) +
           fmt::format("  time of the run       {:>10}   {} steps, {} an epoch; evaluations and "
                       "saving come on top\n",
                       readable_time(seconds), job.length.steps, job.length.per_epoch) +
-          scanned(*job.data));
+          place_of_rows(job) + scanned(*job.data));
     if (!svg.empty()) say(fmt::format("wrote {}\n", svg));
+  }
+
+  // Data may be more than memory has addresses for: then it is left in its files.
+  static void open_without_budget(train::Config config, std::optional<train::Job>& job) {
+    using train::InMemory;
+    config.memory.budget = {.kind = train::BudgetConfig::Kind::none};
+    try {
+      job.emplace(config, train::Opening::shape);
+      return;
+    } catch (const OutOfMemory&) {
+      if (config.data.in_memory != InMemory::automatic) throw;
+    }
+    config.data.in_memory = InMemory::no;
+    job.emplace(config, train::Opening::shape);
   }
 
   // The menu is the answer; the line on stderr says that it is a refusal. A plan without a budget knows the
   // smallest for all that will run, where the refusal may have come before all of it was seen.
   [[noreturn]] void does_not_fit(const train::Config& config, const BudgetTooSmall& e) const {
-    train::Config free = config;
-    free.memory.budget = {.kind = train::BudgetConfig::Kind::none};
-    train::Job job(free, train::Opening::shape);
+    std::optional<train::Job> free;
+    open_without_budget(config, free);
+    train::Job& job = *free;
     const auto trainer = job.trainer("", false);
     plan::Plan plan = trainer->plan();
     const std::uint64_t minimum = std::max(e.minimum, smallest_budget());

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "apps/ebb/asked_budget.hpp"
 #include "apps/ebb/asked_rows.hpp"
@@ -93,16 +94,21 @@ struct Predict {
       throw Error(fmt::format(
           "{}: a language model continues texts: ebb generate; predict is for classes and numbers",
           directory));
-    const AskedRows rows = budget.reading([&] { return asked_rows(job, data); });
-    warn(rows.notes);
     const nn::Evaluation quiet;
     const auto outputs = [&](const Batch& b) {
       const Tensor y = job.model.forward(b);
       return reading.facts.classes > 0 ? softmax(y) : y;
     };
-    auto predict = budget.compiling(
-        train::compile_options(job.config),
-        [&](const CompileOptions& options) { return compile(rows.spec, options, outputs); });
+    auto opened = budget.with_rows(job.config, [&] {
+      AskedRows read = budget.reading([&] { return asked_rows(job, data); });
+      auto compiled = budget.compiling(
+          train::compile_options(job.config),
+          [&](const CompileOptions& options) { return compile(read.spec, options, outputs); });
+      return std::pair(std::move(read), std::move(compiled));
+    });
+    const AskedRows& rows = opened.first;
+    auto& predict = opened.second;
+    warn(rows.notes);
     std::optional<NpyWriter> npy;
     std::optional<CsvOutput> text;
     if (csv) text.emplace(out, reading, rows.named);

@@ -151,7 +151,7 @@ struct Train {
       timeline = timeline_in(trace, world);
       trainer = job->trainer(directory, !quiet());
       warn(job->data->notes);
-      say(to_string(trainer->plan()));
+      say(to_string(trainer->plan()) + place_of_rows(*job));
     }
     const train::StopSignal stop;  // from here on all that was begun is written
     const std::string text = train::to_toml(config);
@@ -220,7 +220,7 @@ struct Resume {
     const train::StopSignal stop;
     if (!standing.saved)
       say(fmt::format("{}: nothing was saved there; it begins at step 0\n", directory));
-    if (!standing.over) say(to_string(trainer->plan()));
+    if (!standing.over) say(to_string(trainer->plan()) + place_of_rows(*job));
     // It was not refused: who goes on later goes on with it.
     by_first(world, "the run's config", [&] {
       if (!overrides().empty())

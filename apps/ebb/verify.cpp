@@ -50,6 +50,14 @@ const char* name(Verdict v) {
   return kNames[static_cast<int>(v)];
 }
 
+std::string too_little(const VerifyAnswer& a) {
+  const process::Available all = process::available();
+  return fmt::format(
+      "a run without a budget does not fit this machine, nor did it in {} ({}): {}; free memory, "
+      "raise the limit or take smaller batches (train.batch), and verify again",
+      to_string(ByteSize{process::safe_budget(all)}), all.source, a.refusal);
+}
+
 }  // namespace
 
 // What all runs have in common comes last: it counts.
@@ -64,8 +72,24 @@ VerifyTask Verify::task(std::vector<std::string> more) const {
 }
 
 const VerifyAnswer& Verify::tried(const std::string& what, const VerifyTask& t) {
-  return noted(what, run_apart(t));
+  return noted(what, attempt(t));
 }
+
+VerifyAnswer Verify::attempt(VerifyTask t) {
+  const auto budget = std::find(t.set.begin(), t.set.end(), "memory.budget=none");
+  if (budget == t.set.end() || t.processes > 0) return run_apart(t);
+  for (;;) {
+    if (!roomy) *budget = "memory.budget=auto";
+    VerifyAnswer a = run_apart(t);
+    if (!a.killed) return a;
+    if (!roomy) throw Exit{complain("verify: " + too_little(a), 1)};
+    noted("no budget", std::move(a));
+    roomy = false;
+    std::error_code ignored;
+    if (t.stop_after > 0) std::filesystem::remove_all(t.directory, ignored);
+  }
+}
+
 const VerifyAnswer& Verify::noted(const std::string& what, VerifyAnswer answer) {
   trials.push_back({what, std::move(answer)});
   const VerifyAnswer& a = trials.back().answer;
@@ -111,7 +135,7 @@ void Verify::run() {
                                     plan::enough(plan.minimum), plan.minimum),
                         3)};
   const std::uint64_t room = process::available().bytes;
-  const bool roomy = plan.unlimited < room / 10 * 9;
+  roomy = plan.unlimited < room / 10 * 9;
   if (steps == 0) {
     const double each = std::max(plan.step_seconds, 1e-4);
     const double runs = kRuns + static_cast<double>(processes.size());
@@ -121,9 +145,10 @@ void Verify::run() {
   const StopTogether together;
   const Scratch folder;
   const std::string weights = folder.path + "/weights";
-  VerifyTask free = task({roomy ? "memory.budget=none" : "memory.budget=auto"});
+  VerifyTask free = task({"memory.budget=none"});
   free.values_to = weights;
-  whole = tried(roomy ? "no budget" : "all memory there is", free);
+  VerifyAnswer first = attempt(free);
+  whole = noted(roomy ? "no budget" : "all memory there is", std::move(first));
   if (!whole.ran) throw Exit{complain("verify: " + whole.refusal, whole.code == 3 ? 3 : 1)};
   in_budget(plan);
   in_parts(free, plan);
@@ -137,6 +162,7 @@ VerifyAnswer Verify::plan_of(const std::string& budget) {
   VerifyTask t = task({"memory.budget=" + budget, "memory.allow=same_bits"});
   t.plan_only = true;
   VerifyAnswer a = run_apart(t);
+  if (a.killed) throw Exit{complain("verify: " + too_little(a), 1)};
   if (!a.ran) throw Exit{complain(a.refusal, a.code > 0 && a.code < 4 ? a.code : 1)};
   return a;
 }

@@ -34,6 +34,8 @@ struct Verify {
   double spoil =
       0;  // for tests: the split run, and those of several processes, are wrong by this share
 
+  // The machine has the memory for runs without a budget; else they take what there is.
+  bool roomy = true;
   std::deque<Trial> trials = {};  // answers stay where they are
   std::vector<Promise> promises = {};
   VerifyAnswer whole = {};
@@ -42,6 +44,8 @@ struct Verify {
 
   VerifyTask task(std::vector<std::string> more) const;
   const VerifyAnswer& tried(const std::string& what, const VerifyTask& t);
+  // What is to run without a budget runs in all there is where the machine has no memory for that: no broken promise.
+  VerifyAnswer attempt(VerifyTask t);
   const VerifyAnswer& noted(const std::string& what, VerifyAnswer answer);
   std::uint64_t asked() const;  // the budget that --memory names, in bytes; 0: none
   VerifyAnswer plan_of(const std::string& budget);

@@ -65,14 +65,14 @@ void Verify::in_parts(const VerifyTask& free, const VerifyAnswer& plan) {
 
 void Verify::divided(const Promise& promise, const std::string& run, VerifyTask t,
                      const VerifyTask& free) {
-  VerifyAnswer a = run_apart(t);
+  VerifyAnswer a = attempt(t);
   if (a.ran) return compare(promise.id, promise.what, noted(run, a));
   // Splits that round otherwise are a label of their own, and are said to be so in every plan.
   std::replace(t.set.begin(), t.set.end(), std::string("memory.allow=same_bits"),
                std::string("memory.allow=same_gradient"));
   t.compare_with = free.values_to;
   const std::string why = a.refusal;
-  a = run_apart(t);
+  a = attempt(t);
   if (!a.ran) {
     const bool refused = t.processes == 0 || why.find("cannot be divided") != std::string::npos;
     promises.push_back(
@@ -92,8 +92,8 @@ Promise Verify::up_to_rounding(Promise p, const VerifyAnswer& after, VerifyTask 
   whole_batch.values_to += ".gradient";
   parts.compare_with = whole_batch.values_to;
   parts.spoil = spoil;
-  VerifyAnswer a = run_apart(whole_batch);
-  if (a.ran) a = run_apart(parts);
+  VerifyAnswer a = attempt(whole_batch);
+  if (a.ran) a = attempt(parts);
   if (!a.ran) return {p.id, p.what, Verdict::fails, a.refusal};
   p.difference = a.difference;
   p.bound = a.bound;

@@ -56,7 +56,8 @@ struct VerifyRun {
     together(world, "the config and the data", [&] {
       train::Config config = train::load_config(task.config, task.set);
       if (task.gradient) config = keeping_gradient(std::move(config));
-      opened.emplace(std::move(config));
+      opened.emplace(std::move(config),
+                     task.plan_only ? train::Opening::shape : train::Opening::rows);
     });
     train::Job& job = *opened;
     job.data->validation.reset();  // figures of held-out rows are no part of what is compared
@@ -210,8 +211,9 @@ VerifyAnswer run_apart(const VerifyTask& task) {
   VerifyAnswer a;
   a.code = ended.code;
   if (ended.code != 0) {
+    a.killed = ended.code == 128 + SIGKILL && ended.error.empty();
     a.refusal = !ended.error.empty() ? ended.error
-                : ended.code == 137  ? "it was killed, most likely as memory ran out"
+                : a.killed           ? "it was killed, most likely as memory ran out"
                                      : fmt::format("it ended with {}", ended.code);
     return a;
   }

@@ -30,6 +30,7 @@ struct VerifyAnswer {
   bool ran = false;
   std::string refusal = {};  // one line, where it did not run
   int code = 0;              // of the process
+  bool killed = false;       // most likely as memory ran out
   std::string digest = {};   // SHA-256 of all weights, or of the gradient
   std::int64_t steps = 0, weights = 0, batch = 0, threads = 0;
   std::uint64_t budget = 0, peak = 0, minimum = 0, unlimited = 0;  // of several the largest peak

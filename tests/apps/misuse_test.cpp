@@ -163,6 +163,8 @@ std::vector<Misuse> of_configs() {
       memory("budget_infinite", "1e999", "--memory: byte size \"1e999\": unknown unit"),
       memory("budget_overflow", "99999999999TiB", "byte size \"99999999999TiB\": too large"),
       memory("budget_nothing", "", "--memory: byte size \"\": nothing was given"),
+      memory("budget_of_bytes", "64",
+             "a number without a unit is bytes, and nothing runs in 64; write 64MiB"),
       memory("budget_zero", "0", "--memory: nothing runs in 0 bytes"),
   };
 }

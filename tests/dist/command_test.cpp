@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
 
 #include "tests/dist/commands.hpp"
@@ -37,6 +38,35 @@ TEST_F(Commands, RunsGoOnWithAnotherNumberOfProcesses) {
     ASSERT_EQ(ran.code, 0) << ran.text;
     EXPECT_EQ(model(run), model("whole")) << first << " then " << then;
   }
+}
+
+// Rows that would be in memory, as they are no more than a quarter, and do not fit beside the step: ranks leave them in
+// their file together, before any of them refuses.
+TEST_F(Commands, RanksDecideTogetherWhereRowsAre) {
+  {
+    std::ofstream table(folder_ + "/t.csv"), config(folder_ + "/t.toml");
+    table << "a,b,c,y\n";
+    for (int i = 0; i < 200'000; ++i)
+      table << i % 10 << ',' << i % 7 << ',' << i % 13 << ',' << i % 3 << '\n';
+    config << "model.kind = 'mlp'\nmodel.hidden = [1200, 1200]\n[data]\npath = 't.csv'\n"
+              "target = 'y'\n[train]\nbatch = 64\nsteps = 3\n";
+  }
+  const auto within = [&](const std::string& memory, const std::string& out) {
+    return ebb(fmt::format("train t.toml --memory {} --processes 2 --out {}", memory, out));
+  };
+  ASSERT_EQ(within("none", "free").code, 0);
+  const Ran refused = within("16MiB", "least");
+  EXPECT_EQ(refused.code, 3) << refused.text;
+  const std::size_t at = refused.text.rfind(" bytes)"), from = refused.text.rfind('(', at) + 1;
+  const std::uint64_t least = std::strtoull(refused.text.c_str() + from, nullptr, 10);
+  ASSERT_GT(least, 4u * 200'000 * 16) << refused.text;
+  const Ran ran = within(fmt::format("{}B", least), "least");
+  EXPECT_EQ(ran.code, 0) << ran.text;
+  EXPECT_HAS(ran.text, "data in its files");
+  EXPECT_EQ(model("least"), model("free"));
+  const Ran roomy = within(fmt::format("{}B", least + (8u << 20)), "roomy");
+  EXPECT_EQ(roomy.code, 0) << roomy.text;
+  EXPECT_HAS(roomy.text, "data in memory");
 }
 
 TEST_F(Commands, MistakesAreToldOnce) {

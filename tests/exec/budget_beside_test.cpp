@@ -234,6 +234,53 @@ TEST(BudgetBeside, TheNamedMinimumIsEnoughForASmallerLastBatch) {
   EXPECT_LE(named, least);
 }
 
+// A program that could hold its data otherwise: smallest budget and frontier are those of the way that takes least, and a
+// refusal names it.
+TEST(BudgetBeside, TheSmallestIsThatOfTheOtherWay) {
+  Program p;
+  struct Asked {
+    std::uint64_t smallest;
+    std::vector<plan::FrontierPoint> frontier;
+  };
+  const auto asked = [&] {
+    const auto train = p.train({});
+    return Asked{smallest_budget(), train.plan().frontier};
+  };
+  const Asked without = asked();
+  const Spec rows{{10 * static_cast<std::int64_t>(kMiB)}, DType::u8};
+  const auto charge = static_cast<std::int64_t>(Tensor::charge(rows));
+  const Tensor held = Tensor::uninitialized(rows, "rows", Category::data);
+  const std::uint64_t with = asked().smallest;
+  EXPECT_GE(with, without.smallest + 10 * kMiB);
+  const auto said = [&](std::int64_t more_held, std::int64_t dealing, std::uint64_t from) {
+    const HeldOtherwise otherwise(
+        {.in_files = exec::OtherWay{more_held, dealing}, .in_memory_from = from});
+    return asked();
+  };
+  constexpr std::uint64_t kAlways = ~std::uint64_t{0};
+  EXPECT_EQ(said(-charge, 0, kAlways).smallest, without.smallest);
+  EXPECT_EQ(said(-charge, 0, kAlways).frontier, without.frontier);
+  EXPECT_EQ(said(-charge, kMiB, kAlways).smallest, without.smallest + kMiB);
+  EXPECT_EQ(said(0, kMiB, kAlways).smallest, with) << "it takes more";
+  // Budgets from which on the rows are in memory are those of plans that leave room for them.
+  const std::vector<plan::FrontierPoint> mixed = said(-charge, 0, with + kMiB).frontier;
+  ASSERT_EQ(mixed.size(), without.frontier.size());
+  for (std::size_t i = 0; i < mixed.size(); ++i)
+    EXPECT_EQ(mixed[i].budget, without.frontier[i].budget < with + kMiB
+                                   ? without.frontier[i].budget
+                                   : without.frontier[i].budget + with - without.smallest);
+
+  const HeldOtherwise otherwise(
+      {.in_files = exec::OtherWay{-charge, 0}, .in_memory_from = kAlways});
+  try {
+    (void)p.train({.memory = ByteSize{with - 1}});
+    ADD_FAILURE() << "it is too little as it is";
+  } catch (const BudgetTooSmall& e) {
+    EXPECT_EQ(e.minimum, without.smallest);
+  }
+  EXPECT_EQ(error_of([&] { (void)p.train({.memory = ByteSize{with}}); }), "no error");
+}
+
 // Of the last batch it does something else, so that has a plan of its own.
 TEST(BudgetBeside, TheNamedMinimumIsEnoughForALastBatchOfOtherCalls) {
   Program p;

@@ -101,6 +101,8 @@ class Dataset {
   // order of the rows, the batch at hand and those made ahead, and what files are read through. (Not
   // from there, and not in it, is the stack of the thread that works ahead.)
   std::uint64_t walking_bytes() const;
+  // What that would be if columns that could lie elsewhere did (Source::movable).
+  std::uint64_t walking_bytes(data::Lying where) const;
 
   // Of the batch that a walk deals out from there, which row of the columns its row `i` is; not of batch_tokens.
   std::int64_t row_at(const data::Position& at, std::int64_t i) const;

@@ -28,7 +28,8 @@ struct Dataset::Tokens {
 // How the rows of a batch come together, and what that takes.
 class Dataset::Gather {
  public:
-  explicit Gather(const Dataset& data) : data_(data) {}
+  explicit Gather(const Dataset& data, data::Lying where = data::Lying::as_they_do)
+      : data_(data), where_(where) {}
 
   // Rows [begin, end) of the given order, or of the set's own, as batches are handed out; lists of this
   // length, or (0) as long as the longest of them asks for.
@@ -59,6 +60,7 @@ class Dataset::Gather {
   std::uint64_t largest_batch() const;
 
   const Dataset& data_;
+  const data::Lying where_;  // for what walking takes; batches are made of what there is
 };
 
 }  // namespace ebb

@@ -180,6 +180,9 @@ Batch Dataset::gather(const std::uint32_t* order, std::int64_t begin, std::int64
   return Gather(*this).made(order, begin, end, 0);
 }
 std::uint64_t Dataset::walking_bytes() const { return Gather(*this).walking_bytes(); }
+std::uint64_t Dataset::walking_bytes(data::Lying where) const {
+  return Gather(*this, where).walking_bytes();
+}
 
 // Columns that are parts of the same file's rows, as the input and the target of a text, are read
 // together.
@@ -250,8 +253,8 @@ std::uint64_t Dataset::Gather::batch_bytes(std::int64_t rows, std::int64_t lengt
   std::uint64_t bytes = 0;
   const BatchSpec spec = unmapped(rows, length);
   for (std::size_t k = 0; k < spec.values().size(); ++k) {
-    const bool view = k < data_.columns_.size() && data_.columns_[k].as_it_lies() && !data_.seed_ &&
-                      data_.rows_.contiguous() && !data_.tokens_;
+    const bool view = k < data_.columns_.size() && data_.columns_[k].as_it_lies(where_) &&
+                      !data_.seed_ && data_.rows_.contiguous() && !data_.tokens_;
     bytes += charged(view ? Spec{{0}, DType::u8} : spec.values()[k]);
   }
   return bytes;
@@ -281,8 +284,8 @@ std::uint64_t Dataset::Gather::walking_bytes() const {
   bool reads = false;
   for (const Source& c : data_.columns_) {
     if (c.lists()) places += charged(c.stored(rows));
-    if (!c.file()) continue;
-    buffer = std::max(buffer, charged(c.file()->buffer_bytes()));  // one file after the other
+    if (!c.in_file(where_)) continue;
+    buffer = std::max(buffer, charged(c.file_buffer()));  // one file after the other
     reads = true;
   }
   for (const Mapping* m = data_.map_.get(); m; m = m->before.get()) mapping += m->bytes;

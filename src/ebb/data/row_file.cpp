@@ -47,9 +47,13 @@ RowFile::RowFile(std::vector<Part> parts, std::size_t row_bytes, std::size_t str
 std::size_t RowFile::buffer_bytes() const {
   std::int64_t most = 0;
   for (const Opened& p : parts_) most = std::max(most, p.rows);
-  if (most == 0) return 0;
-  const std::size_t all = static_cast<std::size_t>(most - 1) * stride_ + row_bytes_;
-  return std::max(row_bytes_, std::min(kBuffer, all));
+  return buffer_for(most, row_bytes_, stride_);
+}
+
+std::size_t RowFile::buffer_for(std::int64_t rows, std::size_t row_bytes, std::size_t stride) {
+  if (rows == 0) return 0;
+  const std::size_t all = static_cast<std::size_t>(rows - 1) * stride + row_bytes;
+  return std::max(row_bytes, std::min(kBuffer, all));
 }
 
 RowFile::Run RowFile::run(const Opened& part, std::span<const Wanted> wanted,

@@ -40,6 +40,7 @@ class RowFile {
   std::size_t row_bytes() const { return row_bytes_; }
   std::size_t stride() const { return stride_; }
   std::size_t buffer_bytes() const;  // what read() needs: a few neighbours, and at least one row
+  static std::size_t buffer_for(std::int64_t rows, std::size_t row_bytes, std::size_t stride);
 
   // Calls `place` for each of these rows, which ascend. Any number of threads may read at once.
   void read(std::span<const Wanted> wanted, std::span<std::byte> buffer, const Place& place) const;

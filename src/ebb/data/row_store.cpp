@@ -85,12 +85,32 @@ std::string version_of(const std::string& path) {
   return fmt::format("{} bytes, {}.{:09}", info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
+bool hold(const StoreOptions& options, std::initializer_list<std::uint64_t> tensors) {
+  if (!options.held) return options.in_memory;
+  return options.held->put(options.in_memory, {tensors.begin(), tensors.size()});
+}
+
+void touch_some(Tensor& rows) {
+  const std::size_t some = std::min<std::size_t>(rows.spec().bytes(), 1 << 20);
+  if (some) std::memset(rows.bytes(), 0, some);
+}
+
+std::vector<std::uint64_t> StoreShape::tensors() const {
+  std::vector<std::uint64_t> all = {static_cast<std::uint64_t>(rows) * row_bytes};
+  all.insert(all.end(), lists.begin(), lists.end());
+  return all;
+}
+
+// Where rows go into memory however many they are, nobody looks for a file; one of few is passed over.
 std::optional<RowStore> RowStore::find(const StoreOptions& options, const StoreKey& key) {
+  RowsHeld* const held = options.held;
   if (options.was_kept) *options.was_kept = false;
-  if (options.in_memory) return {};
+  if (options.in_memory && (!held || held->most == RowsHeld::kAll)) return {};
   const std::string path = path_of(options, key);
   if (!file_exists(path)) return {};
   std::optional<RowStore> found = open(path, key);
+  if (found && options.in_memory && held->has_room(found->shape_.tensors())) found.reset();
+  if (found && held) held->put(false, found->shape_.tensors());
   if (options.was_kept) *options.was_kept = found.has_value();
   return found;
 }
@@ -141,7 +161,8 @@ Source RowStore::column(std::size_t offset, DType dtype, const Shape& row) const
   std::vector<std::int64_t> dims{shape_.rows};
   dims.insert(dims.end(), row.begin(), row.end());
   const Spec spec{Shape(dims), dtype};
-  return memory_ ? Source::part(memory_, spec, offset) : Source(file_, spec, offset);
+  const Source at = memory_ ? Source::part(memory_, spec, offset) : Source(file_, spec, offset);
+  return at.movable(RowFile::buffer_for(shape_.rows, shape_.row_bytes, shape_.row_bytes), false);
 }
 
 Source RowStore::lists(std::size_t offset, std::size_t list, DType dtype,
@@ -170,9 +191,7 @@ void RowStore::take_memory() {
 void RowStore::take_shape(bool in_memory) {
   if (in_memory) {
     take_memory();
-    // Rows that a map is tried with; the rest is never touched, and takes no memory but for the account.
-    const std::size_t some = std::min<std::size_t>(memory_.spec().bytes(), 1 << 20);
-    if (some) std::memset(memory_.bytes(), 0, some);
+    touch_some(memory_);
     return;
   }
   std::uint64_t end = static_cast<std::uint64_t>(shape_.rows) * shape_.row_bytes;
@@ -189,11 +208,13 @@ RowStoreWriter::RowStoreWriter(const StoreOptions& options, StoreKey key, std::s
     : key_(std::move(key)), shape_only_(options.shape_only), list_written_(shape.lists.size(), 0) {
   store_.shape_ = std::move(shape);
   const StoreShape& s = store_.shape_;
+  const bool in_memory =
+      options.held ? options.held->put(options.in_memory, s.tensors()) : options.in_memory;
   if (shape_only_) {
-    store_.take_shape(options.in_memory);
+    store_.take_shape(in_memory);
     return;
   }
-  if (options.in_memory) {
+  if (in_memory) {
     store_.text_ = std::move(text);
     store_.take_memory();
     return;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "ebb/base/files/file.hpp"
+#include "ebb/data/rows_held.hpp"
 #include "ebb/data/source.hpp"
 
 namespace ebb::data {
@@ -22,10 +24,18 @@ struct StoreOptions {
   bool shape_only = false;
   bool* was_kept =
       nullptr;  // set to whether the cache had the rows, so that their source was not read
+  // Where it is said, rows are held in memory as far as that has room for them; else as if in_memory were false.
+  RowsHeld* held = nullptr;
 };
+// Whether rows that would be tensors of these sizes are held in memory. It is settled then.
+bool hold(const StoreOptions& options, std::initializer_list<std::uint64_t> tensors);
 
 // EBB_CACHE, else ebb in XDG_CACHE_HOME, in .cache of HOME, or in the temporary folder.
 std::string cache_folder();
+
+// Of rows whose shape alone is wanted: those that a map is tried with. The rest is never touched, and takes no memory
+// but for the account.
+void touch_some(Tensor& rows);
 
 // What a store was made of, and how: equal for the same rows, and for those alone.
 struct StoreKey {
@@ -37,7 +47,8 @@ std::string version_of(const std::string& path);  // length and time of a file
 struct StoreShape {
   std::int64_t rows = 0;
   std::size_t row_bytes = 0;
-  std::vector<std::uint64_t> lists = {};  // bytes of each column of lists
+  std::vector<std::uint64_t> lists = {};       // bytes of each column of lists
+  std::vector<std::uint64_t> tensors() const;  // bytes of each tensor that it is in memory
 };
 
 class RowStore {

@@ -114,6 +114,21 @@ bool Source::as_it_lies() const {
   return values_ && factor_ == 0 && !codes_ && !lists_ && values_.spec() == spec_;
 }
 
+Source Source::movable(std::size_t file_buffer, bool whole) const {
+  Source out = *this;
+  out.movable_ = true;
+  out.whole_ = whole;
+  out.file_buffer_ = file_buffer;
+  return out;
+}
+
+std::size_t Source::file_buffer() const { return file_ ? file_->buffer_bytes() : file_buffer_; }
+
+bool Source::as_it_lies(Lying where) const {
+  if (!movable_ || where == Lying::as_they_do) return as_it_lies();
+  return where == Lying::in_memory && whole_ && factor_ == 0 && !codes_ && !lists_;
+}
+
 std::size_t Source::placed_bytes() const {
   return lists_ ? row_bytes_ : row_bytes_ / width_ * size_of(spec_.dtype);
 }

@@ -20,6 +20,9 @@ class RowFile;
 // What a byte becomes, as i32; -1: it must not occur.
 using Codes = std::array<std::int32_t, 256>;
 
+// Where rows are taken to lie, by those who weigh one against the other: all that could lie elsewhere do, or don't.
+enum class Lying { as_they_do, in_memory, in_files };
+
 class Source {
  public:
   Source(Tensor values);  // all rows, in memory
@@ -52,6 +55,15 @@ class Source {
   std::int64_t longest() const { return longest_; }     // of the lists there are
   std::int64_t length_for(std::int64_t longest) const;  // of a batch whose longest list is that
 
+  // The same, which could lie in a file that is read through so large a buffer, and in memory; `whole`: as a tensor of
+  // its own.
+  Source movable(std::size_t file_buffer, bool whole) const;
+  bool in_file(Lying where) const {
+    return movable_ && where != Lying::as_they_do ? where == Lying::in_files : bool(file_);
+  }
+  std::size_t file_buffer() const;  // what a file is read through, be it one now or not
+  bool as_it_lies(Lying where) const;
+
   // For those who make batches.
   const std::shared_ptr<const RowFile>& file() const { return file_; }  // none: in memory
   Spec stored(std::int64_t rows) const;  // what copy() and place() fill: of lists, their places
@@ -78,6 +90,8 @@ class Source {
   std::shared_ptr<const Lists> lists_;
   std::shared_ptr<const PadOptions> padding_;
   std::int64_t longest_ = 0;
+  bool movable_ = false, whole_ = false;
+  std::size_t file_buffer_ = 0;
 };
 
 }  // namespace ebb::data

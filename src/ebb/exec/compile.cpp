@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <optional>
+
 #include "ebb/base/runtime.hpp"
 #include "ebb/exec/function_plans.hpp"
 #include "ebb/exec/locks.hpp"
@@ -21,6 +23,19 @@ trace::Function on_tensors(std::shared_ptr<const Names> names, OnBatch fn) {
 // Ranks that share a step plan it for the whole batch.
 BatchSpec planned(const BatchSpec& spec, const CompileOptions& options) {
   return part_of(options).whole() ? spec : spec.of_whole();
+}
+
+// Where one rank has been refused, all are, each with its own smallest budget; 0: it had enough itself.
+void refuse_together(Ranks& ranks, const std::optional<BudgetTooSmall>& mine) {
+  if (ranks.agree(!mine)) return;
+  std::string line = mine ? mine->what() : "";
+  for (const std::string& theirs : ranks.gather(line.substr(0, line.find('\n'))))
+    if (line.empty()) line = theirs;
+  try {  // so that one of them tells it
+    ranks.together("a compile", mine ? std::make_exception_ptr(*mine) : nullptr);
+  } catch (const Error&) {
+  }
+  throw BudgetTooSmall(line, mine ? mine->minimum : 0);
 }
 
 }  // namespace
@@ -73,11 +88,17 @@ Compiled::Compiled(std::shared_ptr<const Names> names, std::vector<Spec> inputs,
          last_examples);
     return;
   }
+  std::optional<BudgetTooSmall> refused;
   try {
     together(ranks_, "a compile", [&] {
-      make(std::move(names), std::move(inputs), std::move(options), std::move(fn), dealing,
-           last_examples);
+      try {
+        make(std::move(names), std::move(inputs), std::move(options), std::move(fn), dealing,
+             last_examples);
+      } catch (const BudgetTooSmall& e) {
+        refused = e;
+      }
     });
+    refuse_together(*ranks_, refused);
     ranks_->check_same("compiled function", plans_->fingerprint());
   } catch (...) {
     if (plans_) Functions::all().remove(*plans_);
@@ -102,7 +123,8 @@ void Compiled::make(std::shared_ptr<const Names> names, std::vector<Spec> inputs
     plans_.reset();  // and its budget, before it counts for others
     throw;
   }
-  plans_->executor_seen_last().set_minimum(all.minimum());
+  Executor& first = plans_->executor_seen_last();
+  first.set_minimum(all.minimum(), all.by_ways(first.plan().frontier));
 }
 
 Compiled::Compiled(const BatchSpec& spec, const CompileOptions& options, OnBatch fn)
@@ -207,6 +229,15 @@ LeastBudget::LeastBudget(std::uint64_t bytes) {
 LeastBudget::~LeastBudget() {
   const exec::PlanLock alone;
   exec::Functions::all().set_least(before_);
+}
+
+HeldOtherwise::HeldOtherwise(const exec::OtherWays& ways) {
+  const exec::PlanLock alone;
+  before_ = exec::Functions::all().set_other_ways(ways);
+}
+HeldOtherwise::~HeldOtherwise() {
+  const exec::PlanLock alone;
+  exec::Functions::all().set_other_ways(before_);
 }
 
 }  // namespace ebb

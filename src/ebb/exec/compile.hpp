@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "ebb/data/batch.hpp"
+#include "ebb/exec/other_ways.hpp"
 #include "ebb/ops/loss.hpp"
 #include "ebb/plan/plan.hpp"
 
@@ -162,6 +163,19 @@ class LeastBudget {
 
  private:
   std::uint64_t before_;
+};
+
+// How else the program could hold its data, and will where that is what fits: while this lives, the smallest budget is
+// that of the way that takes least.
+class HeldOtherwise {
+ public:
+  explicit HeldOtherwise(const exec::OtherWays& ways);
+  ~HeldOtherwise();
+  HeldOtherwise(const HeldOtherwise&) = delete;
+  HeldOtherwise& operator=(const HeldOtherwise&) = delete;
+
+ private:
+  exec::OtherWays before_;
 };
 
 // Gradients of a loss's sum (or of a tensor) by inputs or variables, inside a compiled function or

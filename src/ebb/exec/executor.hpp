@@ -51,7 +51,11 @@ class Executor {
 
   const plan::Plan& plan() const { return plan_; }
   std::shared_ptr<const plan::Plan> shared_plan() const { return shared_plan_; }
-  void set_minimum(std::uint64_t bytes) { plan_.minimum = bytes; }   // of all functions together
+  // Of all functions together, as the program's budgets go.
+  void set_minimum(std::uint64_t bytes, std::vector<plan::FrontierPoint> frontier) {
+    plan_.minimum = bytes;
+    plan_.frontier = std::move(frontier);
+  }
   void set_most_arena(std::uint64_t bytes) { most_arena_ = bytes; }  // in memory while this runs
   bool torn() const { return torn_; }
   std::uint64_t steps() const { return step_times_.steps(); }

@@ -15,9 +15,7 @@
 namespace ebb::exec {
 namespace {
 
-constexpr std::uint64_t kRounding = 64 << 10;    // a scalar more or less moves no smallest budget
 constexpr std::uint64_t kCodeOfAnOp = 32 << 10;  // and of its kernels, as the kernel maps it
-constexpr std::uint64_t kSmall = 64 << 10;  // of the program's: scalars, counts, what it prints
 
 bool contains(const std::vector<Variable>& list, const Variable& v) {
   return std::find(list.begin(), list.end(), v) != list.end();
@@ -138,12 +136,8 @@ bool Functions::fit() const {
   return budget == 0 || (shared() + need_of_all(false) <= budget && budget >= minimum());
 }
 
-std::uint64_t Functions::minimum() const { return std::max(least_, shared() + need_of_all(true)); }
-
-std::uint64_t Functions::shared() const {
-  const std::uint64_t batches = std::max(data::promise().bytes(), data::promise().drawn());
-  const std::uint64_t others = steps_.beside() - batches;
-  return runtime::reserve() + batches + (others + kRounding - 1) / kRounding * kRounding + kSmall;
+std::uint64_t Functions::minimum() const {
+  return std::max(least_, least_shared() + need_of_all(true));
 }
 
 void Functions::promise_needs() { steps_.set(need_of_all(false)); }
@@ -265,7 +259,8 @@ void Functions::make(CompiledFunction& function, const std::function<void(bool)>
   promise_needs();
   const std::uint64_t smallest = minimum();
   // What it says of its own names the smallest budget too, where others were as small as they can be.
-  if (!why.empty() && (alone || wanted == smallest)) throw refusal(why, wanted);
+  if (!why.empty() && (wanted == smallest || (alone && !other_ways_.any())))
+    throw refusal(why, wanted);
   throw refusal(
       fmt::format(
           "the budget of {} ({} bytes) is too small for {}: the smallest that does is {} ({} "

@@ -12,6 +12,7 @@
 
 #include "ebb/base/memory/promises.hpp"
 #include "ebb/exec/arena.hpp"
+#include "ebb/exec/other_ways.hpp"
 #include "ebb/plan/plan.hpp"
 
 namespace ebb::exec {
@@ -67,6 +68,10 @@ class Functions {
   std::uint64_t minimum() const;
   // No less than this, whatever they take. Gives back what was said before.
   std::uint64_t set_least(std::uint64_t bytes) { return std::exchange(least_, bytes); }
+  // How else the program could hold its data. Gives back what was said before.
+  OtherWays set_other_ways(OtherWays ways) { return std::exchange(other_ways_, std::move(ways)); }
+  // The frontier of a plan, each point at the budget in which the program comes to it.
+  std::vector<plan::FrontierPoint> by_ways(std::vector<plan::FrontierPoint> points) const;
   // The largest arena that is in memory while a plan with this need runs.
   std::uint64_t most_arena(const CompiledFunction& function, const MemoryNeed& need) const;
 
@@ -75,7 +80,9 @@ class Functions {
 
  private:
   Functions();
-  std::uint64_t shared() const;  // by all: the runtime, data, what the program holds
+  // By all: the runtime, data, what the program holds, or would hold in another way.
+  std::uint64_t shared(const OtherWay& way = {}) const;
+  std::uint64_t least_shared() const;
   // Of others, while this one runs; of all, whichever runs. With the plans they have, or the smallest.
   std::uint64_t beside(const CompiledFunction& function, bool smallest) const;
   std::uint64_t need_of_all(bool smallest) const;
@@ -87,6 +94,7 @@ class Functions {
   std::vector<CompiledFunction*> functions_;
   int threads_ = 0;  // that plans are made for
   std::uint64_t least_ = 0;
+  OtherWays other_ways_;
   memory::Promise steps_;
   Arenas arenas_;
 };

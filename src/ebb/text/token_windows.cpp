@@ -73,19 +73,22 @@ Dataset token_windows(File from, const std::string& path, const data::Tokenizer&
   File file = File::temporary(options.folder.empty() ? temporary_folder() : options.folder);
   const std::int64_t tokens = encode_file(std::move(from), tokenizer, file);
   const std::int64_t count = windows_of(path, tokens, window, stride);
-  if (options.in_memory) {
+  const auto bytes = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(Token); };
+  const std::size_t buffer = data::RowFile::buffer_for(count, bytes(window + 1), bytes(stride));
+  const data::StoreOptions where{.in_memory = options.in_memory, .held = options.held};
+  if (data::hold(where, {bytes(tokens)})) {
     Tensor all = Tensor::uninitialized({{tokens}, DType::i32}, "token_windows", Category::data);
     if (!options.shape_only) file.read_at(0, {all.bytes(), all.spec().bytes()});
     const auto column = [&](std::int64_t offset) {
-      return data::Source::windows(all, count, window, stride, offset);
+      return data::Source::windows(all, count, window, stride, offset).movable(buffer, false);
     };
     return Dataset::of({{"input", column(0)}, {"target", column(1)}});
   }
-  const auto bytes = [](std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(Token); };
   const auto rows =
       std::make_shared<data::RowFile>(std::move(file), 0, bytes(window + 1), bytes(stride), count);
   const auto column = [&](std::int64_t offset) {
-    return data::Source(rows, {{count, window}, DType::i32}, bytes(offset));
+    const data::Source at(rows, {{count, window}, DType::i32}, bytes(offset));
+    return at.movable(buffer, false);
   };
   return Dataset::of({{"input", column(0)}, {"target", column(1)}});
 }

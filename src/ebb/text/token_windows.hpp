@@ -12,6 +12,7 @@
 
 #include "ebb/base/files/file.hpp"
 #include "ebb/data/dataset.hpp"
+#include "ebb/data/row_store.hpp"
 #include "ebb/data/tokenizer.hpp"
 
 namespace ebb::text {
@@ -22,6 +23,7 @@ struct TokenWindowsOptions {
   bool in_memory = false;    // four bytes a token; false: the tokens stay in their file
   std::string folder = {};   // of that file; empty: temporary_folder()
   bool shape_only = false;   // to plan with: tokens are counted, and none of them is held in memory
+  data::RowsHeld* held = nullptr;  // as in data::StoreOptions
 };
 
 // "input" and "target", i32(window): target[t] follows input[t] in the text. What is left over at the end,

@@ -5,67 +5,11 @@
 #include <algorithm>
 
 #include "ebb/base/error.hpp"
-#include "ebb/base/memory/ledger.hpp"
-#include "ebb/base/pool.hpp"
-#include "ebb/base/round.hpp"
-#include "ebb/base/runtime.hpp"
-#include "ebb/exec/compile_options.hpp"
-#include "ebb/ops/random.hpp"
 #include "ebb/train/build/fingerprint.hpp"
 #include "ebb/train/sample_text.hpp"
 
 namespace ebb::train {
 namespace {
-
-// Threads and seed, before anything is drawn.
-Config prepared(Config config) {
-  if (config.train.threads > 0) pool::set_threads(static_cast<int>(config.train.threads));
-  random::seed(static_cast<std::uint64_t>(config.train.seed));
-  return config;
-}
-
-// Of the process, for as long as the job lives.
-Budget budget_of(const Config& config) {
-  CompileOptions options = compile_options(config);
-  exec::resolve_memory(options);
-  return Budget(ByteSize{options.memory.bytes});
-}
-
-// The budget in which the data can be read again: what was taken beside what is kept, rounded up, since it depends
-// a little on which thread comes first.
-std::uint64_t to_read_in(std::uint64_t reserve) {
-  const Usage used = ledger::total();
-  const std::uint64_t needed = reserve + round_up(used.live, (64_KiB).bytes) +
-                               round_up(used.peak - used.live, (1_MiB).bytes);
-  return std::max(kAtStart, Budget::now() ? std::min(needed, Budget::now()) : needed);  // it could
-}
-
-// On all threads, or where a budget has no room for what each of them takes, on one.
-RunData open_in_little(const Config& config, Opening how) {
-  const int threads = pool::threads();
-  try {
-    return open_data(config, how);
-  } catch (const OutOfMemory&) {
-    if (threads == 1) throw;
-  }
-  pool::set_threads(1);
-  try {
-    RunData data = open_data(config, how);
-    pool::set_threads(threads);
-    return data;
-  } catch (...) {
-    pool::set_threads(threads);
-    throw;
-  }
-}
-
-BudgetTooSmall too_small(std::uint64_t asked, const char* for_what, std::uint64_t smallest) {
-  return {
-      fmt::format("the budget of {} ({} bytes) is too small{}: the smallest that does for all "
-                  "of the run is {} ({} bytes)",
-                  to_string(ByteSize{asked}), asked, for_what, plan::enough(smallest), smallest),
-      smallest};
-}
 
 // Keys that may be others when a run goes on: they change how it runs, what is kept and shown, and how long it is.
 // Of files it is their content that counts, wherever they lie.
@@ -115,55 +59,6 @@ std::string of_all_ranks(const Config& config) {
   return text;
 }
 
-Job::Job(Config given, Reading read)
-    : config(prepared(std::move(given))),
-      reading(std::move(read)),
-      model(make_model(config, reading.facts)),
-      length(length_of(config, std::max<std::int64_t>(1, reading.facts.rows))),
-      rates(make_rates(config, length)),
-      optimizer(make_optimizer(config, params(model), rates)),
-      ema(make_ema(config, optimizer->params())) {}
-
-struct Job::Opened {
-  Config config;
-  Budget budget;
-  RunData data;
-  std::unique_ptr<LeastBudget> least;
-};
-
-Job::Opened Job::open(Config config, Opening how) {
-  const bool of_the_user = config.memory.budget.kind == BudgetConfig::Kind::bytes;
-  try {
-    const std::uint64_t reserve = runtime::reserve();  // before a budget asks for it
-    Budget budget = budget_of(config);
-    ledger::reset_peak();
-    RunData data = open_in_little(config, how);
-    runtime::drop_code();  // of reading, before that of planning comes
-    auto least = std::make_unique<LeastBudget>(to_read_in(reserve));
-    return {std::move(config), std::move(budget), std::move(data), std::move(least)};
-  } catch (const OutOfMemory&) {
-    if (!of_the_user) throw;
-  }
-  // Within what the machine has, to say what would do.
-  const std::uint64_t asked = config.memory.budget.bytes;
-  const bool could_stay = config.data.in_memory && !is_generated(config.data.format);
-  config.memory.budget = {.kind = BudgetConfig::Kind::automatic};
-  Job whole(std::move(config), Opening::shape);
-  const auto trainer = whole.trainer("", false);
-  throw too_small(asked,
-                  could_stay ? " to hold the data (data.in_memory = false leaves it in a file)"
-                             : " to read the data in",
-                  smallest_budget());
-}
-
-Job::Job(Config given, Opening how) : Job(open(prepared(std::move(given)), how)) {}
-
-Job::Job(Opened opened) : Job(std::move(opened.config), Reading(opened.data.reading)) {
-  budget = std::move(opened.budget);
-  least_ = std::move(opened.least);
-  data = std::move(opened.data);
-}
-
 Job::~Job() = default;
 
 std::map<std::string, std::string> Job::same() const {
@@ -186,7 +81,19 @@ std::map<std::string, std::string> Job::extra() const {
   return {{kConfigExtra, to_toml(config)}, {kReadingExtra, to_text(reading)}};
 }
 
+// While a trainer is planned, and after, for who asks for the smallest budget.
+void Job::say_other_ways() {
+  otherwise_.reset();
+  if (!may_move(config)) return;
+  std::vector<Dataset> sets = {data->train};
+  if (data->validation) sets.push_back(*data->validation);
+  if (world && world->size() > 1)
+    for (Dataset& set : sets) set = set.part(*world);
+  otherwise_ = std::make_unique<HeldOtherwise>(other_ways(data->held, sets));
+}
+
 std::unique_ptr<Trainer> Job::make_trainer(TrainerOptions o) {
+  say_other_ways();
   auto trainer = std::make_unique<Trainer>(model, *optimizer, data->train, std::move(o));
   if (data->validation) trainer->evaluate_on(*data->validation);
   if (ema) trainer->average(*ema);
@@ -200,7 +107,7 @@ std::unique_ptr<Trainer> Job::make_trainer(TrainerOptions o) {
   return trainer;
 }
 
-std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
+TrainerOptions Job::options_for(const std::string& directory, bool live) const {
   const Config& c = config;
   TrainerOptions o;
   o.epochs = c.train.epochs;
@@ -232,23 +139,42 @@ std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
     o.same = same();
     o.extra = extra();
   }
-  TrainerOptions free{.compile = o.compile, .live = false};
-  free.compile.memory = {};
-  std::optional<BudgetTooSmall> refused;
-  std::uint64_t asked = 0;
-  try {
-    return make_trainer(std::move(o));
-  } catch (const BudgetTooSmall& e) {
-    if (world && world->size() > 1) throw;  // others would have to plan again, too
-    refused = e;
-    asked = Budget::now();
+  return o;
+}
+
+std::unique_ptr<Trainer> Job::trainer(const std::string& directory, bool live) {
+  for (;;) {
+    std::optional<BudgetTooSmall> refused;
+    try {
+      return make_trainer(options_for(directory, live));
+    } catch (const BudgetTooSmall& e) {  // on all ranks, where there are several
+      refused = e;
+    }
+    const bool itself = refused->minimum > 0;
+    const std::optional<InMemory> place = itself ? other_place(*refused) : std::nullopt;
+    const bool another = place || !itself;
+    if (!(world && world->size() > 1 ? world->agree(another) : another)) refuse(*refused);
+    try {
+      together(world, "the data", [&] {
+        if (place) open_anew(*place);
+      });
+    } catch (const OutOfMemory&) {
+      throw *refused;
+    }
   }
-  // Whoever is planned first does not know what the others will take.
+}
+
+// Planned without a budget: whoever is planned first within one does not know what the others will take.
+void Job::refuse(const BudgetTooSmall& why) {
+  if (world && world->size() > 1) throw why;  // others would have to plan again, too
+  const std::uint64_t asked = Budget::now();
   budget = {};
+  TrainerOptions free{.compile = options_for("", false).compile, .live = false};
+  free.compile.memory = {};
   const auto all = make_trainer(std::move(free));
-  if (const std::uint64_t smallest = smallest_budget(); smallest != refused->minimum)
+  if (const std::uint64_t smallest = smallest_budget(); smallest != why.minimum)
     throw too_small(asked, "", smallest);
-  throw *refused;
+  throw why;
 }
 
 std::vector<Figure> Job::evaluate(const Dataset& rows) {

@@ -58,19 +58,36 @@ struct Job {
   std::map<std::string, std::string> same() const;
   std::map<std::string, std::string> extra() const;
   // Planned, and ready to run. "": nothing is written. `live`: on stderr. The job outlives it, and stays where it is.
-  // Throws BudgetTooSmall, with the smallest budget for all that will run.
+  // Where data.in_memory is "auto" and rows are held as it does not fit, the data is opened anew, held otherwise. Throws
+  // BudgetTooSmall, with the smallest budget for all that will run.
   std::unique_ptr<Trainer> trainer(const std::string& directory, bool live);
   std::vector<Figure> evaluate(const Dataset& rows);           // within the config's budget
   CheckpointInfo load_weights(const std::string& checkpoint);  // and averages
 
  private:
-  std::unique_ptr<LeastBudget> least_;  // that the data can be read in
-
   struct Opened;
-  static Opened open(Config config, Opening how);
+  static Opened open(const Config& config, Opening how);
+  static Opened open_at(const Config& config, Opening how, InMemory place);
+  [[noreturn]] static void refuse_to_read(Config config);
   explicit Job(Opened opened);
+  void take(Opened opened);
+  // Whether rows of files may be in memory or not, as the budget decides.
+  static bool may_move(const Config& config);
+  std::optional<InMemory> other_place(const BudgetTooSmall& why) const;
+  void open_anew(InMemory place);
+  void say_other_ways();
+  TrainerOptions options_for(const std::string& directory, bool live) const;
   std::unique_ptr<Trainer> make_trainer(TrainerOptions options);
+  [[noreturn]] void refuse(const BudgetTooSmall& why);
+
+  std::unique_ptr<LeastBudget> least_;  // that the data can be read in
+  std::unique_ptr<HeldOtherwise> otherwise_;
+  Opening opening_ = Opening::rows;
+  InMemory place_ = InMemory::automatic;  // what the data was opened as
 };
+
+// The line of a refusal.
+BudgetTooSmall too_small(std::uint64_t asked, const char* for_what, std::uint64_t smallest);
 
 enum class Which { best, last };
 // The run of a directory, one checkpoint's, or a model that was exported: its config, how its data is read, its

@@ -116,6 +116,26 @@ TEST(Config, values_as_people_write_them) {
   EXPECT_EQ(small("[train]\nbatch = 1e3\n").train.batch, 1000);
 }
 
+TEST(Config, where_rows_are_is_a_word_or_left_to_the_budget) {
+  const auto read = [](const std::string& value) {
+    return parse_config(
+        "[model]\nkind = 'mlp'\n[data]\nformat = 'csv'\npath = 'a'\ntarget = 'y'\n" +
+        (value.empty() ? "" : "in_memory = " + value + "\n"));
+  };
+  EXPECT_EQ(read("").data.in_memory, InMemory::automatic);
+  for (const auto& [text, place] : {std::pair{"\"auto\"", InMemory::automatic},
+                                    {"true", InMemory::yes},
+                                    {"false", InMemory::no}}) {
+    EXPECT_EQ(read(text).data.in_memory, place);
+    EXPECT_NE(to_toml(read(text)).find(std::string("in_memory = ") + text + "\n"),
+              std::string::npos);
+  }
+  for (const char* text : {"\"yes\"", "1", "[]"})
+    EXPECT_NE(test::error_of([&] { read(text); }).find("data.in_memory is " + std::string(text)),
+              std::string::npos)
+        << test::error_of([&] { read(text); });
+}
+
 TEST(Config, periods_read_back) {
   for (const char* text : {"1 step", "100 steps", "1 epoch", "7 epochs", "10min", "36h", "90s",
                            "0.25s", "never", "61s", "1min"}) {

@@ -25,8 +25,8 @@ std::size_t row_bytes_of(const Spec& spec) {
 
 Source in_place(File file, std::uint64_t first, const Spec& spec, bool swapped) {
   const std::size_t row = row_bytes_of(spec);
-  return {std::make_shared<RowFile>(std::move(file), first, row, row, spec.shape[0]), spec, 0,
-          swapped};
+  const auto rows = std::make_shared<RowFile>(std::move(file), first, row, row, spec.shape[0]);
+  return Source(rows, spec, 0, swapped).movable(rows->buffer_bytes(), true);
 }
 
 void check_rows(const std::string& path, const Spec& spec) {
@@ -81,7 +81,8 @@ Source npy_rows(const std::vector<std::string>& paths) {
     parts.push_back({File::open(path), reader.data_offset(), spec.shape[0]});
   }
   const std::size_t row = row_bytes_of(all);
-  return {std::make_shared<RowFile>(std::move(parts), row, row), all, 0, swapped};
+  const auto rows = std::make_shared<RowFile>(std::move(parts), row, row);
+  return Source(rows, all, 0, swapped).movable(rows->buffer_bytes(), true);
 }
 
 Source npz_rows(const std::string& path, const std::string& name, StoreOptions options) {
@@ -135,6 +136,30 @@ Source idx_rows(const std::string& path, StoreOptions options) {
     }
     stream.finish();
   });
+}
+
+Source held(const Source& rows, const StoreOptions& options) {
+  const RowFile* const file = rows.file().get();
+  const bool of_store = !rows.as_it_lies(Lying::in_memory);  // which has decided for itself
+  if (!file || of_store || !hold(options, {rows.spec().bytes()})) return rows;
+  Tensor all = Tensor::uninitialized(rows.spec(), "rows", Category::data);
+  if (options.shape_only) {
+    touch_some(all);
+  } else if (rows.spec().bytes() > 0) {
+    constexpr std::int64_t kAtOnce = 4096;
+    const memory::Buffer list(kAtOnce * sizeof(RowFile::Wanted), "rows", Category::data);
+    const memory::Buffer buffer(file->buffer_bytes(), "rows", Category::data);
+    auto* const wanted = reinterpret_cast<RowFile::Wanted*>(list.data());
+    for (std::int64_t at = 0; at < file->rows(); at += kAtOnce) {
+      const std::int64_t count = std::min(kAtOnce, file->rows() - at);
+      for (std::int64_t i = 0; i < count; ++i)
+        wanted[i] = {static_cast<std::uint32_t>(at + i), static_cast<std::uint32_t>(at + i)};
+      file->read(
+          {wanted, static_cast<std::size_t>(count)}, {buffer.data(), buffer.size()},
+          [&](const RowFile::Wanted& w, const std::byte* row) { rows.place(row, w.slot, all); });
+    }
+  }
+  return Source(all).movable(file->buffer_bytes(), true);
 }
 
 }  // namespace ebb::data

@@ -21,4 +21,7 @@ Source safetensors_rows(const std::string& path, const std::string& name);
 // An idx file; a .gz is unpacked.
 Source idx_rows(const std::string& path, StoreOptions options = {});
 
+// Such rows that lie in their file, in memory from now on where the options say so; others as they are.
+Source held(const Source& rows, const StoreOptions& options);
+
 }  // namespace ebb::data

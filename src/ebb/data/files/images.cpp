@@ -136,7 +136,7 @@ Images images(const std::string& folder, ImagesOptions options) {
   if (options.notes) *options.notes = empty_classes(folder, classes, pictures);
   const StoreKey key{
       fmt::format("images 1 {} channels={}", fs::absolute(folder).string(), options.channels),
-      options.store.in_memory ? "" : version_of_all(pictures)};
+      options.store.in_memory && !options.store.held ? "" : version_of_all(pictures)};
   if (const auto found = RowStore::find(options.store, key))
     return {assembled(*found, parse_shape(found->text())), std::move(classes)};
   ImageOptions how{.channels = options.channels};

@@ -36,8 +36,11 @@ Windows cut(std::string_view what, std::uint64_t bytes, std::int64_t window, std
 using SharedCodes = std::shared_ptr<const Codes>;
 
 Dataset windows_of(const Tensor& text, const Windows& w, const SharedCodes& codes) {
+  const std::size_t buffer = RowFile::buffer_for(w.count, static_cast<std::size_t>(w.length) + 1,
+                                                 static_cast<std::size_t>(w.stride));
   const auto column = [&](std::int64_t offset) {
-    return Source::windows(text, w.count, w.length, w.stride, offset).coded(codes);
+    const Source at = Source::windows(text, w.count, w.length, w.stride, offset).coded(codes);
+    return at.movable(buffer, false);
   };
   return Dataset::of({{"input", column(0)}, {"target", column(1)}});
 }
@@ -48,7 +51,8 @@ Dataset windows_of(File file, const Windows& w, const SharedCodes& codes) {
   const auto stride = static_cast<std::size_t>(w.stride);
   const auto rows = std::make_shared<RowFile>(std::move(file), 0, length + 1, stride, w.count);
   const auto column = [&](std::size_t offset) {
-    return Source(rows, {{w.count, w.length}, DType::u8}, offset).coded(codes);
+    const Source at = Source(rows, {{w.count, w.length}, DType::u8}, offset).coded(codes);
+    return at.movable(rows->buffer_bytes(), false);
   };
   return Dataset::of({{"input", column(0)}, {"target", column(1)}});
 }
@@ -58,6 +62,10 @@ Tensor room_for(std::uint64_t bytes) {
                                Category::data);
 }
 
+bool hold(const TextFileOptions& o, std::uint64_t bytes) {
+  return hold(StoreOptions{.in_memory = o.in_memory, .held = o.held}, {bytes});
+}
+
 std::string called(const std::string& path) { return fmt::format("text_file \"{}\"", path); }
 
 // The text itself is left where it is: as much memory is counted as it would take, or a file is as long.
@@ -65,7 +73,7 @@ Text only_shape(const TextStream& text, const std::string& name, const TextFileO
   const TextShape shape = shape_of(text);
   const Windows windows = cut(called(name), shape.bytes, o.window, o.stride);
   Vocabulary vocabulary(shape.characters);
-  if (o.in_memory)
+  if (hold(o, shape.bytes))
     return {windows_of(room_for(shape.bytes), windows, vocabulary.codes()), std::move(vocabulary)};
   File empty = File::temporary(temporary_folder());
   empty.truncate(shape.bytes);
@@ -96,7 +104,7 @@ Text text_file(const std::string& path, TextFileOptions options) {
   const TextStream text = text_of_files({path});
   if (options.shape_only) return only_shape(text, path, options);
   File file = File::open(path);
-  if (options.in_memory) return in_memory(std::move(file), path, options);
+  if (hold(options, file.size())) return in_memory(std::move(file), path, options);
   const Windows windows = cut(called(path), file.size(), options.window, options.stride);
   Vocabulary vocabulary(shape_of(text).characters);
   return {windows_of(std::move(file), windows, vocabulary.codes()), std::move(vocabulary)};
@@ -105,7 +113,7 @@ Text text_file(const std::string& path, TextFileOptions options) {
 Text text_windows(const TextStream& text, const std::string& name, TextFileOptions options) {
   if (options.shape_only) return only_shape(text, name, options);
   File file = as_file(text);
-  if (options.in_memory) return in_memory(std::move(file), name, options);
+  if (hold(options, file.size())) return in_memory(std::move(file), name, options);
   const Windows windows = cut(called(name), file.size(), options.window, options.stride);
   Vocabulary vocabulary(shape_of(text).characters);
   return {windows_of(std::move(file), windows, vocabulary.codes()), std::move(vocabulary)};

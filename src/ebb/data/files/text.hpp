@@ -7,6 +7,7 @@
 
 #include "ebb/data/dataset.hpp"
 #include "ebb/data/files/text_stream.hpp"
+#include "ebb/data/row_store.hpp"
 #include "ebb/data/tokenizer.hpp"
 
 namespace ebb::data {
@@ -30,6 +31,7 @@ struct TextFileOptions {
   bool in_memory = true;  // false: the text stays in its file, and a batch reads its own
   bool shape_only =
       false;  // to plan with: nothing is kept of the text, and batches are not to be made
+  RowsHeld* held = nullptr;  // as in StoreOptions
 };
 
 // The same of a file. It is read through once, for the vocabulary.

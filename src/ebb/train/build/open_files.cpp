@@ -6,6 +6,7 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
+#include "ebb/base/memory/budget.hpp"
 #include "ebb/data/files/digits.hpp"
 #include "ebb/data/files/file_rows.hpp"
 #include "ebb/data/files/images.hpp"
@@ -84,19 +85,21 @@ OpenedRows arrays(const DataConfig& d, data::Source x, std::optional<data::Sourc
 }
 
 OpenedRows open_npy(const DataConfig& d, const RowFiles& files, const Reading* known, bool idx,
-                    Opening how) {
+                    const How& how) {
   const auto rows_of = [&](const std::vector<std::string>& paths, Opening opening) {
-    if (!idx) return data::npy_rows(paths);
-    return data::idx_rows(only_path(paths, "data.path"), store_of(d, opening));
+    const How these{opening, how.held};
+    return placed(idx ? data::idx_rows(only_path(paths, "data.path"), store_of(d, these))
+                      : data::npy_rows(paths),
+                  d, these);
   };
   std::optional<data::Source> y;  // its labels are counted
   if (!files.target_path.empty()) y = rows_of(files.target_path, Opening::rows);
-  return arrays(d, rows_of(files.path, how), std::move(y), files.path[0],
+  return arrays(d, rows_of(files.path, how.opening), std::move(y), files.path[0],
                 files.target_path.empty() ? files.path[0] : files.target_path[0], known);
 }
 
 OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading* known,
-                      Opening how) {
+                      const How& how) {
   const std::string& path = only_path(files.path, "data.path");
   std::vector<std::string> names;
   const bool npz = d.format == DataFormat::npz;
@@ -107,18 +110,20 @@ OpenedRows open_named(const DataConfig& d, const RowFiles& files, const Reading*
     for (const StoredTensor& t : read_safetensors_front(file).tensors) names.push_back(t.name);
   }
   const auto source = [&](const std::string& name, Opening opening) {
-    return npz ? data::npz_rows(path, name, store_of(d, opening))
-               : data::safetensors_rows(path, name);
+    const How these{opening, how.held};
+    return placed(
+        npz ? data::npz_rows(path, name, store_of(d, these)) : data::safetensors_rows(path, name),
+        d, these);
   };
   const std::string x = array_name(names, d.input, d.target, "data.input", path);
   std::optional<data::Source> y;
   const bool has_target = std::find(names.begin(), names.end(), d.target) != names.end();
   if (!d.target.empty() && (has_target || !known)) y = source(d.target, Opening::rows);
-  return arrays(d, source(x, how), std::move(y), path, path, known);
+  return arrays(d, source(x, how.opening), std::move(y), path, path, known);
 }
 
 OpenedRows open_images(const DataConfig& d, const RowFiles& files, const Reading* known,
-                       Opening how) {
+                       const How& how) {
   std::vector<std::string> notes;
   data::Images all = data::images(only_path(files.path, "data.path"),
                                   {.store = store_of(d, how), .notes = &notes});
@@ -151,8 +156,11 @@ OpenedRows open_generated(const DataConfig& d) {
 }  // namespace
 
 OpenedRows open_rows_of(const Config& config, const RowFiles& named, const Reading* known,
-                        Opening how) {
+                        const How& asked) {
   const DataConfig& d = config.data;
+  data::RowsHeld alone;
+  if (d.in_memory == InMemory::automatic) alone.most = most_in_memory(Budget::now());
+  const How how{asked.opening, asked.held ? asked.held : &alone};
   const RowFiles files{files_of(d.format, named.path), files_of(d.format, named.target_path)};
   switch (d.format) {
     case DataFormat::csv:

@@ -20,9 +20,15 @@ struct OpenedRows {
   std::vector<std::string> notes = {};  // what the owner of the data should hear of, a line each
 };
 
+struct How {
+  Opening opening = Opening::rows;
+  data::RowsHeld* held =
+      nullptr;  // for all files of a run; none: for these alone, as the budget decides
+};
+
 // `known`: of the data that the model learns from, where these are other rows to be read alike; their
 // targets may be missing then.
 OpenedRows open_rows_of(const Config& config, const RowFiles& files, const Reading* known,
-                        Opening how = Opening::rows);
+                        const How& how = {});
 
 }  // namespace ebb::train

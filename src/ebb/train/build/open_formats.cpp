@@ -6,13 +6,23 @@
 
 #include "ebb/base/error.hpp"
 #include "ebb/base/files/file.hpp"
+#include "ebb/data/files/file_rows.hpp"
 #include "ebb/ops/binary.hpp"
 #include "ebb/ops/cast.hpp"
 
 namespace ebb::train {
 
-data::StoreOptions store_of(const DataConfig& d, Opening how) {
-  return {.in_memory = d.in_memory, .shape_only = how == Opening::shape};
+data::StoreOptions store_of(const DataConfig& d, const How& how) {
+  return {.in_memory = d.in_memory != InMemory::no,
+          .shape_only = how.opening == Opening::shape,
+          .held = how.held};
+}
+
+// Without a budget what was read of a file stays in the page cache, at no cost to the process.
+data::Source placed(const data::Source& rows, const DataConfig& d, const How& how) {
+  data::StoreOptions store = store_of(d, how);
+  if (d.in_memory == InMemory::automatic) store.in_memory = how.held->most != data::RowsHeld::kAll;
+  return data::held(rows, store);
 }
 
 const std::string& only_path(const std::vector<std::string>& paths, const char* key) {

@@ -9,13 +9,17 @@
 
 namespace ebb::train {
 
-OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known, Opening how);
+OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known,
+                    const How& how);
 OpenedRows open_jsonl(const Config& config, const RowFiles& files, const Reading* known,
-                      Opening how);
+                      const How& how);
 // Windows of tokens: of text files, or of a field of objects a line.
-OpenedRows open_text(const DataConfig& d, const RowFiles& files, const Reading* known, Opening how);
+OpenedRows open_text(const DataConfig& d, const RowFiles& files, const Reading* known,
+                     const How& how);
 
-data::StoreOptions store_of(const DataConfig& d, Opening how);
+data::StoreOptions store_of(const DataConfig& d, const How& how);
+// Rows that lie in their file one by one: there, or in memory where a budget has room for them or the config says so.
+data::Source placed(const data::Source& rows, const DataConfig& d, const How& how);
 const std::string& only_path(const std::vector<std::string>& paths, const char* key);
 void refuse_empty(const Dataset& rows, const std::string& path);
 std::uint64_t bytes_of(const std::vector<std::string>& paths);  // of the files, as they lie

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kTableMark =
     "table\n";  // in front of a schema: of jsonl read as a table
 
-data::CsvOptions table_options(const DataConfig& d, Opening how) {
+data::CsvOptions table_options(const DataConfig& d, const How& how) {
   data::CsvOptions o;
   o.target = d.target;
   o.classes = d.task == Task::classification;
@@ -35,7 +35,7 @@ data::CsvOptions table_options(const DataConfig& d, Opening how) {
 }
 
 OpenedRows open_table(const DataConfig& d, const RowFiles& files, const Reading* known,
-                      Opening how) {
+                      const How& how) {
   const bool jsonl = d.format == DataFormat::jsonl;
   const std::string mark(jsonl ? kTableMark : "");
   bool kept = false;
@@ -154,7 +154,7 @@ void check_ids(const io::JsonlField& x, const Config& config, const std::string&
 }
 
 data::JsonlOptions object_options(const DataConfig& d, const std::string& path,
-                                  const Reading* known, const Objects& objects, Opening how) {
+                                  const Reading* known, const Objects& objects, const How& how) {
   data::JsonlOptions o;
   o.store = store_of(d, how);
   o.format.fields = {objects.input, d.target};
@@ -174,7 +174,7 @@ data::JsonlOptions object_options(const DataConfig& d, const std::string& path,
 }
 
 OpenedRows open_objects(const Config& config, const RowFiles& files, const Reading* known,
-                        const Objects& objects, Opening how) {
+                        const Objects& objects, const How& how) {
   const DataConfig& d = config.data;
   const std::string& path = files.path[0];
   data::JsonlOptions o = object_options(d, path, known, objects, how);
@@ -200,7 +200,7 @@ OpenedRows open_objects(const Config& config, const RowFiles& files, const Readi
   reading.classes = y.classes;
   if (y.kind == io::JsonKind::label)
     reading.facts.classes = static_cast<std::int64_t>(y.classes.size());
-  else if (classes && how == Opening::shape && y.least >= 0)  // there are no rows to count
+  else if (classes && how.opening == Opening::shape && y.least >= 0)  // there are no rows to count
     reading.facts.classes = y.largest + 1;
   else if (classes)
     reading.facts.classes = count_classes(opened.rows.only({d.target}), d.target, path);
@@ -210,12 +210,13 @@ OpenedRows open_objects(const Config& config, const RowFiles& files, const Readi
 
 }  // namespace
 
-OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known, Opening how) {
+OpenedRows open_csv(const DataConfig& d, const RowFiles& files, const Reading* known,
+                    const How& how) {
   return open_table(d, files, known, how);
 }
 
 OpenedRows open_jsonl(const Config& config, const RowFiles& files, const Reading* known,
-                      Opening how) {
+                      const How& how) {
   const DataConfig& d = config.data;
   if (known && known->schema.starts_with(kTableMark)) return open_table(d, files, known, how);
   if (known) {

@@ -54,9 +54,9 @@ std::shared_ptr<const data::Tokenizer> vocabulary_of(const DataConfig& d) {
 }  // namespace
 
 OpenedRows open_text(const DataConfig& d, const RowFiles& files, const Reading* known,
-                     Opening how) {
+                     const How& how) {
   const std::string& name = files.path[0];
-  const bool shape = how == Opening::shape, plain = d.format == DataFormat::text;
+  const bool shape = how.opening == Opening::shape, plain = d.format == DataFormat::text;
   const data::TextStream stream = plain ? data::text_of_files(files.path)
                                         : data::text_of_field(files.path, text_field(d, name));
   Reading reading;
@@ -68,14 +68,18 @@ OpenedRows open_text(const DataConfig& d, const RowFiles& files, const Reading* 
   if (reading.tokenizer) {
     const text::TokenWindowsOptions o{.window = d.window,
                                       .stride = stride,
-                                      .in_memory = d.in_memory,
+                                      .in_memory = d.in_memory != InMemory::no,
                                       .folder = {},
-                                      .shape_only = shape};
+                                      .shape_only = shape,
+                                      .held = how.held};
     windows = one ? text::token_windows(name, *reading.tokenizer, o)
                   : text::token_windows(data::as_file(stream), name, *reading.tokenizer, o);
   } else {
-    const data::TextFileOptions o{
-        .window = d.window, .stride = stride, .in_memory = d.in_memory, .shape_only = shape};
+    const data::TextFileOptions o{.window = d.window,
+                                  .stride = stride,
+                                  .in_memory = d.in_memory != InMemory::no,
+                                  .shape_only = shape,
+                                  .held = how.held};
     data::Text all = one ? data::text_file(name, o) : data::text_windows(stream, name, o);
     reading.tokenizer = std::make_shared<const data::Vocabulary>(all.vocabulary);
     windows = all.windows;

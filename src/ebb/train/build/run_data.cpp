@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "ebb/base/error.hpp"
+#include "ebb/base/memory/budget.hpp"
+#include "ebb/base/memory/ledger.hpp"
 #include "ebb/io/array/safetensors.hpp"
 #include "ebb/text/vocabulary_file.hpp"
 #include "ebb/train/build/open_files.hpp"
@@ -17,6 +19,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
+// Of a budget, so much may be rows in memory: they are worth that as they are read again and again, and what is
+// computed with has most of it.
+constexpr std::uint64_t kShareOfRows = 4;
 constexpr const char* kKeys[] = {"version", "task",         "input",   "target",      "lengths",
                                  "example", "answer",       "classes", "class_names", "vocabulary",
                                  "rows",    "target_scale", "schema",  "tokenizer"};
@@ -70,9 +75,35 @@ Dataset dealt(const Dataset& rows, const Config& config) {
 
 }  // namespace
 
-RunData open_data(const Config& config, Opening how) {
+std::uint64_t most_in_memory(std::uint64_t budget) {
+  return budget ? budget / kShareOfRows : data::RowsHeld::kAll;
+}
+
+exec::OtherWays other_ways(const data::RowsHeld& held, const std::vector<Dataset>& sets) {
+  const auto dealing = [&](data::Lying where) {
+    std::int64_t more = 0;
+    for (const Dataset& d : sets)
+      more += static_cast<std::int64_t>(d.walking_bytes(where) - d.walking_bytes());
+    return more;
+  };
+  exec::OtherWays ways{.in_memory_from = kShareOfRows * (held.in_memory + held.in_files)};
+  if (held.in_memory > 0)
+    ways.in_files = {-static_cast<std::int64_t>(held.charge_in_memory),
+                     dealing(data::Lying::in_files)};
+  if (held.in_files > 0)
+    ways.in_memory = {static_cast<std::int64_t>(held.charge_in_files),
+                      dealing(data::Lying::in_memory)};
+  return ways;
+}
+
+RunData open_data(const Config& config, Opening opening) {
   const DataConfig& d = config.data;
+  data::RowsHeld held;
+  if (d.in_memory == InMemory::automatic) held.most = most_in_memory(Budget::now());
+  const How how{opening, &held};
+  const std::uint64_t before = ledger::of(Category::data).live;
   OpenedRows all = open_rows_of(config, {d.path, d.target_path}, nullptr, how);
+  const std::uint64_t drawn = is_generated(d.format) ? ledger::of(Category::data).live - before : 0;
   if (d.limit) all.rows = all.rows.rows(0, std::min(*d.limit, all.rows.size()));
   if (all.rows.size() == 0)
     throw Error(fmt::format("{}: there are no rows to train on",
@@ -98,7 +129,9 @@ RunData open_data(const Config& config, Opening how) {
   Dataset train = dealt(all.rows, config).batch(config.train.batch, {.drop_last = d.drop_last});
   if (d.shuffle)
     train = train.shuffle(static_cast<std::uint64_t>(d.seed.value_or(config.train.seed)));
-  RunData run{std::move(train), {}, std::move(all.reading), all.scanned, std::move(all.notes)};
+  held.look_at_peak();
+  RunData run{
+      std::move(train), {}, std::move(all.reading), all.scanned, std::move(all.notes), held, drawn};
   if (held_out) run.validation = dealt(*held_out, config);
   return run;
 }

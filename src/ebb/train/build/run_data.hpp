@@ -5,7 +5,7 @@
 //   for (const Batch& b : data.train.epochs(3)) step(b);
 //
 // Rows are read where they lie, or once into memory or a file of the cache (data/row_store.hpp), as
-// data.in_memory says: either way the batches are the same.
+// data.in_memory says, or where that is "auto" the budget: either way the batches are the same.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,9 @@
 #include <string_view>
 #include <vector>
 
+#include "ebb/data/rows_held.hpp"
 #include "ebb/data/tokenizer.hpp"
+#include "ebb/exec/other_ways.hpp"
 #include "ebb/train/build/facts.hpp"
 
 namespace ebb::train {
@@ -37,9 +39,16 @@ struct RunData {
   Reading reading;
   std::uint64_t scanned = 0;            // bytes of files that were read to know what they hold
   std::vector<std::string> notes = {};  // what the owner of the data should hear of, a line each
+  data::RowsHeld held = {};             // rows of files, where they were put
+  std::uint64_t drawn = 0;              // bytes of rows that were generated
 };
 
 RunData open_data(const Config& config, Opening how = Opening::rows);
+
+// Of what a budget is, so many bytes of rows may be in memory where data.in_memory is "auto"; 0: there is none.
+std::uint64_t most_in_memory(std::uint64_t budget);
+// What these data sets, which rows put there belong to, would take with the rows elsewhere; for HeldOtherwise.
+exec::OtherWays other_ways(const data::RowsHeld& held, const std::vector<Dataset>& sets);
 
 // A reading as text, and back: JSON, in which a vocabulary is a text of its own (text/vocabulary_file.hpp). What
 // is no such text is an Error that names `name`.

@@ -92,6 +92,18 @@ bool Codec<bool>::read(const TomlValue& value, const std::string& name, const Ra
 }
 std::optional<std::string> Codec<bool>::write(const bool& b) { return b ? "true" : "false"; }
 
+std::string Codec<InMemory>::expected(const Range&) { return "true, false or \"auto\""; }
+InMemory Codec<InMemory>::read(const TomlValue& value, const std::string& name,
+                               const Range& range) {
+  if (const auto* b = std::get_if<bool>(&value.is)) return *b ? InMemory::yes : InMemory::no;
+  const auto* s = std::get_if<std::string>(&value.is);
+  if (!s || *s != "auto") refuse(value, name, expected(range));
+  return InMemory::automatic;
+}
+std::optional<std::string> Codec<InMemory>::write(const InMemory& i) {
+  return i == InMemory::automatic ? "\"auto\"" : i == InMemory::yes ? "true" : "false";
+}
+
 std::string Codec<std::int64_t>::expected(const Range& range) {
   return "a whole number" + range_text(range);
 }

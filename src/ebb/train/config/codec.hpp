@@ -52,6 +52,7 @@ EBB_CODEC(std::vector<std::int64_t>)
 EBB_CODEC(std::vector<std::string>)  // one text is a list of one
 EBB_CODEC(Period)
 EBB_CODEC(BudgetConfig)
+EBB_CODEC(InMemory)
 #undef EBB_CODEC
 
 template <class T>

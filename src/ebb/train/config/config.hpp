@@ -119,6 +119,7 @@ enum class Task : std::uint8_t {
   sequence_classification
 };
 enum class MissingValues : std::uint8_t { refuse, mean, zero };
+enum class InMemory : std::uint8_t { no, yes, automatic };  // automatic: as the budget decides
 
 struct DataConfig {
   DataFormat format = DataFormat::automatic;  // load_config leaves none automatic
@@ -142,7 +143,7 @@ struct DataConfig {
   std::int64_t rows = 4096, generate_seed = 1;
   std::optional<std::int64_t> limit, seed;  // of rows; of the order
   bool shuffle = true, drop_last = false;
-  bool in_memory = true;
+  InMemory in_memory = InMemory::automatic;
   std::int64_t prefetch = 2;
   bool operator==(const DataConfig&) const = default;
 };

@@ -90,7 +90,8 @@ void add_order(Fields<D>& t) {
   t.add("in_memory", &D::in_memory, {},
         "hold the data in memory; else batches are read from the file as they come (csv, jsonl, "
         "pictures and .gz: from "
-        "a file of rows that is made of them once in the cache folder)",
+        "a file of rows that is made of them once in the cache folder). auto: in memory, in a "
+        "budget where it takes a quarter of that at most",
         "false")
       .only("a format that is read from files", kFromFile);
   t.add("prefetch", &D::prefetch, {.low = 0, .high = 64}, "batches that are made ahead", "4");
