@@ -165,7 +165,8 @@ struct Train {
       check_seen(world, directory, text);
       seen = true;
       return train_in(world, *job, *trainer, stop, directory, {}, timeline.get());
-    } catch (const dist::RankLost&) {  // also before its first save a run is there, to go on from step 0
+    } catch (
+        const dist::RankLost&) {  // also before its first save a run is there, to go on from step 0
       throw;
     } catch (const Error&) {  // no step was taken: the name is free for another try
       std::error_code left_as_it_is;
