@@ -44,6 +44,8 @@ class Builder {
         add_transfer(i);
       for (const std::uint32_t transfer : wait_after_[i]) add(Kind::wait, transfer);
     }
+    for (const Id transfer : reading_)  // what is wanted when the step is over
+      if (transfer != kNone) add(Kind::wait, static_cast<std::uint32_t>(transfer));
     return std::move(made_);
   }
 
